@@ -1,6 +1,7 @@
-"""Judges outside this process, behind one seam: `JudgePool` (pool.py).
+"""Judges in other processes, behind one interface: `JudgePool` (pool.py).
 
-Belongs here: the seam, its local implementation (a judge process for each GPU or CPU slot), its implementation on Ray,
-and what makes an evaluator of a pool. Does not belong here: what a verdict is (tools/), who asks for it over HTTP
-(agent/serving/), and the lanes of a batch (agent/batch/).
+Belongs here: the interface, its implementation on this machine (a judge process for each GPU or CPU
+slot), its implementation on Ray, and the adapter that makes a pool an evaluator. Does not belong
+here: the making of a verdict (tools/), the HTTP service (agent/serving/), the runs of a batch
+(agent/batch/).
 """

@@ -1,4 +1,4 @@
-"""A pool as a run sees it: an evaluator. A verdict that a judge died over is asked again, and its report says so."""
+"""Adapts a judge pool to the evaluator interface of a run, and repeats verdicts whose judge died."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class PoolEvaluator:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """At most ATTEMPTS attempts; those that were lost are named in the report's warnings.
+        """Returns the verdict of the pool, after at most MAX_VERDICT_ATTEMPTS attempts.
 
-        Raises ProblemError and InfrastructureError as the tools do.
+        Each lost attempt is named in the report's warnings. Raises ProblemError,
+        InfrastructureError, and JudgeLost after the last attempt.
         """
         lost: list[str] = []
         while True:

@@ -1,7 +1,9 @@
-"""A judge in a process of its own: `python -m kernelwright.agent.judging.judge_process DESCRIPTOR DEVICE WORKERS`.
+"""A judge process: `python -m kernelwright.agent.judging.judge_process DESCRIPTOR DEVICE WORKERS
+SHARERS`.
 
-The life of a `kernelwright.worker_process.WorkerProcess`: it reads asks from the socket with that descriptor, answers
-on it, and ends when the other side is gone.
+A `kernelwright.worker_process.WorkerProcess`: reads requests from the socket with the given
+descriptor, sends its replies on the same socket, and ends when the parent process closes the other
+end.
 """
 
 from __future__ import annotations
@@ -30,13 +32,18 @@ from kernelwright.session_priority import lower_session
 from kernelwright.worker_process import connection_to_parent, end_forks
 
 CPU_NICENESS = 5
-"""Niceness of a judge on a CPU and of all that it starts: the process that answers requests beside it comes first."""
+"""Niceness of a CPU judge and its subprocesses: the server process that handles requests must run
+first.
+"""
 SWITCH_SECONDS = 0.0005
-"""Seconds for which one thread keeps the interpreter while another waits for it. The verdict that is on the GPU waits
-for short answers of another process some hundred times, and after each for a thread that reads traces.
+"""Thread switch interval of the interpreter, in seconds.
+
+A verdict on the GPU waits some hundred times for short answers of another process, and after each
+answer for a thread busy with reading traces. Python's default interval, 5 ms, would be lost at each
+of these waits.
 """
 ALIVE_MESSAGE_SECONDS = 5.0
-"""Seconds between two messages that say that the judge lives."""
+"""Seconds between two JudgeAlive messages."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
 
 
@@ -47,7 +54,9 @@ class PoolConnection:
         self._connection, self._lock = connection, threading.Lock()
 
     def send(self, message: FromJudge) -> None:
-        """Sends a message; does nothing where the pool is gone, since the reading thread then ends the process."""
+        """Sends a message. A closed connection is ignored here: the reading thread then ends the
+        process.
+        """
         try:
             with self._lock:
                 self._connection.send_bytes(message.model_dump_json().encode())
@@ -55,7 +64,7 @@ class PoolConnection:
             pass
 
     def read(self) -> ToJudge | None:
-        """Reads the next message; None where the pool is gone."""
+        """Reads the next message. Returns None if the pool has closed the connection."""
         try:
             return _READS.validate_json(self._connection.recv_bytes())
         except (EOFError, OSError):
@@ -63,10 +72,10 @@ class PoolConnection:
 
 
 def main() -> None:
-    """Judges on one device for the parent process, which asks over the pipe."""
-    connection, (device, places, judges) = connection_to_parent()
+    """Judges on one device, for the requests of the parent process."""
+    connection, (device, workers_text, sharers_text) = connection_to_parent()
     end_forks()
-    workers, sharers = int(places), int(judges)
+    workers, sharers = int(workers_text), int(sharers_text)
     sys.setswitchinterval(SWITCH_SECONDS)
     if device == "cpu":
         lower_session(CPU_NICENESS)
@@ -84,14 +93,14 @@ def main() -> None:
 
 
 def _live(line: PoolConnection) -> None:
-    """Tells the pool that this process lives, from before anything heavy is imported until it ends."""
+    """Sends JudgeAlive messages for the life of the process; begins before any heavy import."""
     while True:
         line.send(JudgeAlive())
         time.sleep(ALIVE_MESSAGE_SECONDS)
 
 
 def _serve(line: PoolConnection, maker: VerdictMaker, capacity: int) -> None:
-    """Serves until the pool is gone. What is under way then is thrown away."""
+    """Handles requests until the pool closes the connection, then drops the verdicts under way."""
     with ThreadPoolExecutor(capacity, thread_name_prefix="verdict") as threads:
         while (message := line.read()) is not None:
             match message:

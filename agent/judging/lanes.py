@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ERRORS_THAT_STOP_EVERY_RUN = frozenset(
     {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL, Trouble.NAME, Trouble.NOT_INSTALLED, Trouble.PRICES}
 )
-"""Refusals that every run would meet alike: the first of them closes the lanes."""
+"""Causes of a refusal shared by all runs: the first such refusal closes all lanes."""
 MAX_RUNS_WAITING_FOR_GPU = 4
 """Number of candidates past the CPU rungs that may wait for the GPU, so the GPU is never idle."""
 
@@ -56,8 +56,8 @@ class LaneUsage(Value):
 
 
 class Gate:
-    """A counting semaphore that can be closed with an exception: all waiting and later callers
-    get the exception.
+    """Counting semaphore. Once closed with an exception, all waiting and later callers get this
+    exception.
     """
 
     def __init__(self, name: str, capacity: int) -> None:
@@ -70,8 +70,8 @@ class Gate:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
-        """Waits for a free place and holds it for the block. Raises the exception with which the
-        gate was closed.
+        """Waits for a free place and holds it during the block. Raises the closing exception of a
+        closed gate.
         """
         with self._free:
             self._waiting += 1
@@ -104,16 +104,16 @@ class Gate:
         self._inside += step
 
     def close(self, why: BaseException) -> None:
-        """Closes the gate: every run that waits or arrives gets the exception `why`. The first
-        exception stays.
-        """
+        """Closes the gate with an exception. A second call keeps the first exception."""
         with self._free:
             self._closed = self._closed or why
             self._free.notify_all()
 
     @property
     def traffic(self) -> LaneUsage:
-        """Returns the numbers of runs inside and waiting now, and the share of place-seconds that was used so far."""
+        """Returns the numbers of runs inside and waiting, and the mean use of the places since the
+        start.
+        """
         with self._free:
             self._count(0)
             open_for = max(self._last_change - self._opened, 1e-9)
@@ -134,7 +134,7 @@ class Lanes:
         self.workers = workers
 
     def __call__(self, lane: Lane) -> AbstractContextManager[None]:
-        """Returns the context manager that the evaluator holds while it works on a lane."""
+        """Returns the context manager held by the evaluator during its work on a lane."""
         gate = self.gpu if lane.value == "gpu" else self.cpu
         assert gate is not None
         return gate.enter()
@@ -145,7 +145,9 @@ class Lanes:
         return [gate for gate in (self.policy, self.cpu, self.gpu, self.tuning) if gate is not None]
 
     def close(self, why: BaseException) -> None:
-        """Closes all gates: runs that are inside continue to their end, and no other enters."""
+        """Closes all gates. Runs inside a gate continue to the end of their block; no further run
+        enters.
+        """
         for gate in self.gates:
             gate.close(why)
 
@@ -200,9 +202,9 @@ class RemoteLane:
 
 
 class PolicyLane(Forwarding):
-    """A policy that many runs share.
+    """Policy shared by many runs.
 
-    A policy that computes in this process receives all waiting requests in one call.
+    A policy computed in this process gets all waiting requests in one call.
     """
 
     def __init__(
@@ -216,8 +218,8 @@ class PolicyLane(Forwarding):
         """Does nothing: the policy belongs to its opener."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Samples through the gate, alone or with other runs' requests; a refusal that concerns
-        every run closes every lane.
+        """Samples through the gate, alone or together with requests of other runs. Closes all lanes
+        for a refusal in ERRORS_THAT_STOP_EVERY_RUN.
         """
         try:
             if self._collector is not None:
@@ -241,7 +243,7 @@ class RequestCollector:
         self._waiting: list[_PendingRequest] = []
 
     def ask(self, request: Request) -> Completion:
-        """Returns the answer to a request, sampled in one call with all requests that wait.
+        """Returns the answer to a request, sampled in one call with all other waiting requests.
         Raises PolicyError.
         """
         pending = _PendingRequest(request)
@@ -272,7 +274,7 @@ class RequestCollector:
             pending.completion = answer
 
     def _one_by_one(self, batch: Sequence[_PendingRequest], error: PolicyError) -> None:
-        """Samples one request at a time, so a request without an answer does not fail the others."""
+        """Samples each request alone, so the failure of one request does not fail the others."""
         for index, pending in enumerate(batch):
             pending.completion = error.finished.get(index)
             if pending.completion is not None:

@@ -1,4 +1,6 @@
-"""The pool's side of one judge process: its requests, its answers, and its death."""
+"""Client side of one judge process: sends requests, reads replies, notices the death of the
+process.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,12 @@ _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 JUDGE_MODULE = "kernelwright.agent.judging.judge_process"
 WALLED_MODULE = "kernelwright.agent.judging.walls.walled_judge"
 CLOSING_SECONDS = 5.0
-"""Seconds that a judge is given to end by itself."""
+"""Seconds of grace for a judge to end by itself."""
 EXIT_CODE_SECONDS = 1.0
-"""Seconds that a judge which hung up is given to end, so that its exit code says why."""
+"""Seconds of grace for a judge after its connection closed; its exit code names the reason."""
 MAX_SILENT_SECONDS = 90.0
-"""Seconds without a message after which a judge counts as dead and is ended: it sends a sign of life every
-few seconds.
+"""Seconds without a message after which a judge counts as dead and is ended. A live judge sends
+JudgeAlive every ALIVE_MESSAGE_SECONDS.
 """
 
 
@@ -49,19 +51,25 @@ ENVIRONMENT_PREFIXES = (
     "CUDA_", "HF_HOME", "HOME", "KMP_", "LANG", "LC_", "LD_LIBRARY_PATH", "LOGNAME", "MKL_", "NCCL_", "NVIDIA_", "OMP_",
     "OPENBLAS_", "PATH", "PYTHON", "PYTORCH_", "TERM", "TMPDIR", "TORCH", "TRITON_", "TZ", "USER", "VIRTUAL_ENV",
 )  # fmt: skip
-"""What the names of variables begin with that a judge of the service gets: whatever else there is may be a secret."""
+"""Prefixes of the environment variables passed to judges of a service. Any other variable may hold
+a secret.
+"""
 
 
 class JudgeWalls(NamedTuple):
-    """What the judges of a service may know of the server."""
+    """Limits of a judge's view of its server: environment variables and files."""
 
     environment: Mapping[str, str]
     hidden: tuple[Path, ...] | None = None
-    """Paths that references must not see (walls/walled_judge.py); None where references are trusted like the server."""
+    """Paths hidden from references (walls/walled_judge.py). None: references are as trusted as the
+    server.
+    """
 
     @classmethod
     def around(cls, hidden: Sequence[Path] | None) -> JudgeWalls:
-        """Returns the walls of a server's judges, with the variables of its environment that a judge needs."""
+        """Returns the limits for judges of a server, with the environment variables needed by a
+        judge.
+        """
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -82,9 +90,11 @@ class LocalJudge(PlacedJudge):
         sharers: int = 1,
         walls: JudgeWalls | None = None,
     ) -> None:
-        """sharers: judges on this device. walls: None where whoever asks may know what this process knows.
+        """Starts the judge's process.
 
-        `ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended.
+        workers: candidates on the CPU rungs at once. ended: called in a thread of this judge after
+        the end of each verdict and of the judge. sharers: number of judges on this device. walls:
+        limits of the judge's view; None: no limits.
         """
         kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
         super().__init__(name, kind, capacity_of(device, workers), ended)
@@ -102,7 +112,9 @@ class LocalJudge(PlacedJudge):
         return self._process.pid
 
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
-        """Begins a verdict without waiting. Raises nothing: where the judge is gone the future raises JudgeLost."""
+        """Begins a verdict and returns at once. Raises nothing: if the judge is dead, the future
+        raises JudgeLost.
+        """
         self._count(ask.number, work)
         if (
             not self.state.alive
@@ -125,7 +137,9 @@ class LocalJudge(PlacedJudge):
 
     # -------------------------------------------------------------- the writing thread
     def _write(self) -> None:
-        """Writes to the judge in a thread, so that a judge that reads nothing (a stopped process) blocks no caller."""
+        """Sends messages from a thread, so a judge with a full pipe (a stopped process) blocks no
+        caller.
+        """
         try:
             while (message := self._to_send.get()) is not None:
                 self._connection.send_bytes(message.model_dump_json().encode())

@@ -1,4 +1,6 @@
-"""Judges on this machine: one process or several for each GPU, or one for each CPU slot where there is none."""
+"""Judges on this machine: one or several processes for each GPU, or one for each CPU slot without a
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from kernelwright.tools.report import Environment
 
 
 class LocalPool(PlacingPool):
-    """Implements JudgePool. A judge that dies is started again; its verdicts are not (JudgeLost)."""
+    """Implements JudgePool with local processes. A dead judge is replaced; its verdicts end with
+    JudgeLost.
+    """
 
     def __init__(
         self,
@@ -21,49 +25,56 @@ class LocalPool(PlacingPool):
         judges_per_gpu: int = 1,
         walls: JudgeWalls | None = None,
     ) -> None:
-        """devices: `cpu` or `cuda:N`, the default kind first; `cpu` stands for `workers` judges of one verdict each.
-        judges_per_gpu: processes for each GPU, which check answers side by side and time one after the other, with
-        `workers` places at the CPU rungs together. walls: what the judges may know of this process; None for all.
+        """Starts the judges.
 
-        Raises InfrastructureError where a GPU is not there.
+        devices: `cpu` or `cuda:N`, the default kind first; `cpu` stands for `workers` judges of one
+        verdict each. workers: candidates on the CPU rungs at once, all judges of a GPU together.
+        judges_per_gpu: processes for each GPU; these check answers in parallel and time one after
+        the other. walls: limits of the judges' view of this process; None: no limits.
+
+        Raises InfrastructureError for a missing GPU.
         """
         super().__init__(_kind(devices[0]))
         self._sharers = max(1, judges_per_gpu)
         self._workers, self._walls = workers, walls
-        self._places = {
-            name: place
+        self._devices_by_name = {
+            name: device_of_judge
             for device in devices
-            for name, place in _places(device, workers, self._sharers)
+            for name, device_of_judge in _judge_names(device, workers, self._sharers)
         }
         self._environments = {_kind(device): _environment(device) for device in reversed(devices)}
         self._targets = {_kind(device): _target(device) for device in reversed(devices)}
         with self._lock:
-            self._judges += [self._started(name) for name in self._places]
+            self._judges += [self._started(name) for name in self._devices_by_name]
 
     @property
     def devices(self) -> Sequence[DeviceKind]:
-        """The kinds of device that the pool judges on, each once."""
-        return tuple(dict.fromkeys(map(_kind, self._places.values())))
+        """The kinds of device of the judges, without repetition, the default kind first."""
+        return tuple(dict.fromkeys(map(_kind, self._devices_by_name.values())))
 
     def capacity(self, device: DeviceKind) -> int:
-        """Verdicts that its judges of this kind of device make at once."""
+        """Returns the number of verdicts in parallel on this kind of device."""
         return sum(
-            capacity_of(place, self._workers_of(place))
-            for place in self._places.values()
-            if _kind(place) is device
+            capacity_of(judge_device, self._workers_of(judge_device))
+            for judge_device in self._devices_by_name.values()
+            if _kind(judge_device) is device
         )
 
     def environment(self, device: DeviceKind) -> Environment:
-        """Versions and hardware that verdicts of this kind of device depend on. Raises KeyError for another kind."""
+        """Returns versions and hardware behind verdicts on this kind of device. Raises KeyError for
+        another kind.
+        """
         return self._environments[device]
 
     def target(self, device: DeviceKind) -> str:
-        """The compilation target of this kind of device, as sm_90. Raises KeyError for another kind."""
+        """Returns the compilation target of this kind of device, such as `sm_90`. Raises KeyError
+        for another kind.
+        """
         return self._targets[device]
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process ids of the judges that are alive, by the judge's name."""
+        """Process ids of the live judges, by judge name."""
         with self._lock:
             return {
                 j.name: j.process_id
@@ -72,12 +83,12 @@ class LocalPool(PlacingPool):
             }
 
     def _started(self, name: str) -> JudgeHandle:
-        device = self._places[name]
+        device = self._devices_by_name[name]
         sharers = 1 if device == "cpu" else self._sharers
         return LocalJudge(name, device, self._workers_of(device), self._ended, sharers, self._walls)
 
     def _workers_of(self, device: str) -> int:
-        """Places at the CPU rungs of one judge."""
+        """Returns the number of candidates on the CPU rungs of one judge at once."""
         return self._workers if device == "cpu" else max(1, self._workers // self._sharers)
 
     def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
@@ -88,8 +99,8 @@ def _kind(device: str) -> DeviceKind:
     return DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
 
 
-def _places(device: str, workers: int, judges_per_gpu: int) -> list[tuple[str, str]]:
-    """Name and device of each judge."""
+def _judge_names(device: str, workers: int, judges_per_gpu: int) -> list[tuple[str, str]]:
+    """Returns the name and the device of each judge on a device."""
     if device == "cpu":
         return [(f"cpu:{number}", "cpu") for number in range(workers)]
     if judges_per_gpu == 1:

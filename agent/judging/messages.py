@@ -11,7 +11,7 @@ from kernelwright.tools.reference_trials.worker import TrialOutcome
 from kernelwright.tools.report import Environment, Report
 
 ErrorKind = Literal["problem", "infrastructure", "cancelled", "ended", "lost", "internal"]
-"""The exceptions that travel, by name (verdict_maker.exception_of)."""
+"""Names for exceptions sent between processes (verdict_maker.exception_of)."""
 
 
 class VerdictRequest(Value):
@@ -23,7 +23,7 @@ class VerdictRequest(Value):
     source: str
     options: Options
     reference: TrialOutcome | None = None
-    """The outcome of a trial of the reference that the asking process knows; None where the judge is to try it."""
+    """Outcome of an earlier trial of the reference. None: the judge tries the reference."""
 
 
 class StopRequest(Value):
@@ -34,20 +34,22 @@ class StopRequest(Value):
 
 
 class JudgeReady(Value):
-    """A judge says that it has begun."""
+    """Message of a judge at the end of its start: ready for verdicts."""
 
     kind: Literal["ready"] = "ready"
     environment: Environment
 
 
 class JudgeAlive(Value):
-    """A judge says every few seconds that it lives, whatever it does; one that is silent longer is taken for dead."""
+    """Message of a judge every few seconds, also during work. A judge without such messages counts
+    as dead.
+    """
 
     kind: Literal["alive"] = "alive"
 
 
 class VerdictStep(Value):
-    """A judge says which step a verdict is at."""
+    """Message of a judge at each new step of a verdict."""
 
     kind: Literal["step"] = "step"
     number: int
@@ -55,26 +57,32 @@ class VerdictStep(Value):
 
 
 class VerdictReply(Value):
-    """A judge gives a verdict."""
+    """Message of a judge with a verdict."""
 
     kind: Literal["judged"] = "judged"
     number: int
     report: Report
     is_last: bool = False
-    """Whether the judge makes no more verdicts: this one has ended its device for this process."""
+    """True if the judge can make no further verdict, because this one broke the GPU context of its
+    process.
+    """
     reference: TrialOutcome | None = None
-    """The outcome of the trial of the reference, where the judge made it and the reference works."""
+    """Outcome of the reference's trial, if the judge ran the trial and the reference works."""
 
 
 class VerdictError(Value):
-    """A judge says why there is no verdict. `number` is None where the judge itself could not begin."""
+    """Message of a judge with the reason for a missing verdict. number: None if the judge itself
+    failed to start.
+    """
 
     kind: Literal["trouble"] = "trouble"
     number: int | None
     error: ErrorKind
     message: str
     is_last: bool = False
-    """Whether the judge makes no more verdicts: this one has ended its device for this process."""
+    """True if the judge can make no further verdict, because this one broke the GPU context of its
+    process.
+    """
 
 
 ToJudge = VerdictRequest | StopRequest

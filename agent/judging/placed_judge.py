@@ -1,4 +1,6 @@
-"""The common part of a judge on this machine and one on Ray: the verdicts under way, and whether it takes more."""
+"""Base class of a local judge and a judge on Ray: verdicts under way, and readiness for further
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +17,30 @@ from kernelwright.tools.report import Report
 
 
 class PlacedJudge(ABC):
-    """Counts the verdicts under way, ends their futures, and says how the judge stands. Thread-safe.
+    """Counts the verdicts under way, completes their futures, and reports the judge's state.
+    Thread-safe.
 
-    How a verdict is begun, stopped and read is for the class that derives from it, and so is to say `_ended` with
-    itself when it is ready, and whenever a verdict or the judge has ended.
+    A subclass begins and stops verdicts and reads replies. A subclass calls `_ended(self)` once the
+    judge is ready, and after the end of each verdict and of the judge.
     """
 
     def __init__(
         self, name: str, kind: DeviceKind, capacity: int, ended: Callable[[JudgeHandle], None]
     ) -> None:
-        """capacity: number of verdicts that it makes in parallel."""
+        """Makes a judge without verdicts. capacity: number of verdicts in parallel."""
         self.name, self.kind, self.capacity = name, kind, capacity
         self.trouble = ""
-        """The reason why it could not begin."""
+        """Reason for a failed start."""
         self.was_ready = False
-        """Whether it has ever begun."""
+        """True once the judge has started."""
         self.domain = ""
-        """The domain of the verdicts that it has begun; empty where it ran no reference but trusted ones."""
+        """Domain of the verdicts begun so far; empty if all references were trusted."""
         self.is_draining = False
-        """Whether it begins nothing more, so that another process can take its place."""
+        """True if the judge gets no further verdicts, because another process is to replace this
+        one.
+        """
         self.restarts = 0
-        """Times that a judge of this name had died before this one."""
+        """Number of earlier judges of this name."""
         self._started = time.time()
         self._ended = ended
         self._lock = threading.Lock()
@@ -45,7 +50,7 @@ class PlacedJudge(ABC):
         self._alive = True
         self._closing = False
         self._was_ended = False
-        """Whether a caller ended it over one of its verdicts."""
+        """True if a caller ended the judge because of a verdict."""
 
     @property
     def state(self) -> JudgeState:
@@ -58,14 +63,14 @@ class PlacedJudge(ABC):
 
     @property
     def free(self) -> int:
-        """Verdicts that it could begin now, none while it begins or closes."""
+        """Number of verdicts the judge could begin now; 0 during its start and its end."""
         with self._lock:
             takes = self._alive and self.was_ready and not self._closing and not self.is_draining
             return self.capacity - len(self._under_way) if takes else 0
 
     @abstractmethod
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
-        """Raises nothing: where the judge is gone the future raises JudgeLost."""
+        """Begins a verdict. Raises nothing: if the judge is dead, the future raises JudgeLost."""
 
     @abstractmethod
     def stop(self, number: int) -> None:
@@ -80,7 +85,9 @@ class PlacedJudge(ABC):
         """Ends the judge at once. Its verdicts under way end with `_loss`."""
 
     def end_over(self, number: int, error: Exception) -> None:
-        """Ends the judge over one of its verdicts, which raises `error`; the others raise JudgeEnded."""
+        """Ends the judge because of a verdict. This verdict raises `error`; the others raise
+        JudgeEnded.
+        """
         with self._lock:
             if number not in self._under_way:
                 return
@@ -91,28 +98,32 @@ class PlacedJudge(ABC):
         threading.Thread(target=self._kill, name=f"end of judge {self.name}", daemon=True).start()
 
     def retire(self) -> None:
-        """Ends the judge, so that another process takes its place. Verdicts under way raise JudgeEnded."""
+        """Ends the judge, to be replaced by another process. Verdicts under way raise JudgeEnded."""
         with self._lock:
             self._was_ended = True
             self._alive = False
         threading.Thread(target=self._kill, name=f"end of judge {self.name}", daemon=True).start()
 
     def _ended_error(self) -> JudgeEnded:
-        """Returns the exception of a verdict whose judge was ended over another one."""
+        """Returns the exception for a verdict whose judge was ended because of another verdict."""
         return JudgeEnded(f"the judge {self.name} was ended over another verdict")
 
     def _count(self, number: int, work: VerdictUnderWay) -> None:
-        """Counts one more verdict under way."""
+        """Adds a verdict to the verdicts under way."""
         with self._lock:
             self._under_way[number] = work
 
     def _takes_no_more(self) -> None:
-        """The judge is dead. Before its verdicts are lost: whoever asks again at once must not be given to this one."""
+        """Marks the judge as dead. To be called before its verdicts are lost, so a repeated verdict
+        goes to another judge.
+        """
         with self._lock:
             self._alive = False
 
     def _tell(self, number: int, doing: str) -> None:
-        """Reports the step of a verdict to its caller. An exception of the caller ends the verdict, with itself."""
+        """Reports the step of a verdict to its caller. An exception of the caller's callback ends
+        the verdict.
+        """
         if (work := self._under_way.get(number)) is None:
             return
         try:
@@ -122,7 +133,7 @@ class PlacedJudge(ABC):
             self._refused[number] = error
 
     def _finish(self, number: int | None, outcome: Report | Exception) -> bool:
-        """Ends a verdict's future; False where it had ended before."""
+        """Completes a verdict's future. Returns False if the future was complete already."""
         with self._lock:
             work = self._under_way.pop(number, None) if number is not None else None
         if work is None:
@@ -137,7 +148,7 @@ class PlacedJudge(ABC):
         return True
 
     def _take_reply(self, number: int, reply: VerdictReply | VerdictError) -> None:
-        """Ends a verdict with the judge's reply, and the judge itself where that was its last."""
+        """Ends a verdict with the judge's reply, and ends the judge after its last reply."""
         outcome: Report | Exception
         if isinstance(reply, VerdictReply):
             outcome = reply.report
@@ -157,7 +168,7 @@ class PlacedJudge(ABC):
         self._end(number, outcome)
 
     def _end(self, number: int | None, outcome: Report | Exception) -> None:
-        """Ends a verdict, and there is room for another one."""
+        """Ends a verdict and tells the pool of the free place."""
         if self._finish(number, outcome):
             self._ended(self)
 

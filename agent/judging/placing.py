@@ -1,4 +1,14 @@
-"""Assigns verdicts to judges, for the pool on this machine and the one on Ray."""
+"""Assigns waiting verdicts to judges, for the local pool and the pool on Ray.
+
+Example with two CPU judges, a (domain `x`) and b (unused), and these verdicts in order of arrival:
+
+    verdict 1, domain `x`  ->  judge a: its domain
+    verdict 2, domain `y`  ->  judge b, now of domain `y`
+    verdict 3, domain `z`  ->  waits; the least busy judge drains, ends, and its replacement begins verdict 3
+
+A reference runs in the judge's process and may change this process, so a judge never serves two
+domains.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +40,24 @@ from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
 MAX_DEATHS_BEFORE_READY = 3
-"""Times in a row that a judge may die before it was ready; then it is not started again."""
+"""Consecutive failed starts after which a judge is not started again."""
 
 
 class VerdictUnderWay(NamedTuple):
-    """A verdict under way."""
+    """Callbacks of a verdict begun by a judge."""
 
     future: Future[Report]
     progress: Callable[[str], None]
     learned: Callable[[TrialOutcome], None] = lambda outcome: None
-    """Told the outcome of the reference's trial, where the judge made one."""
+    """Called with the outcome of the reference's trial, if the judge ran the trial."""
 
 
 class ReferenceMemory:
-    """Outcomes of trials of references: what one judge has tried, no other judge tries again. Thread-safe.
+    """Stores outcomes of reference trials, so each reference is tried by one judge only.
+    Thread-safe.
 
-    By domain: a client's reference may change the process that tells of it. Only references that work are remembered.
+    Outcomes are kept by domain, because a client's reference may falsify the outcome reported by
+    its own judge. Only outcomes of working references are stored.
     """
 
     def __init__(self) -> None:
@@ -54,11 +66,11 @@ class ReferenceMemory:
         """Called with the key and the value of each new outcome, in a thread of the pool."""
 
     def load(self, outcomes: Mapping[str, TrialOutcome]) -> None:
-        """Takes over what an earlier server saved."""
+        """Adds the outcomes saved by an earlier server."""
         self._outcomes.update(outcomes)
 
     def find(self, domain: str, problem: Problem, train_mode: bool) -> TrialOutcome | None:
-        """Returns the outcome for this very text; None where it is not known."""
+        """Returns the outcome for exactly this text and mode; None if unknown."""
         return self._outcomes.get(_memory_key(domain, problem, train_mode))
 
     def learn(self, domain: str, problem: Problem, train_mode: bool, outcome: TrialOutcome) -> None:
@@ -75,19 +87,22 @@ def _memory_key(domain: str, problem: Problem, train_mode: bool) -> str:
 
 
 class JudgeHandle(Protocol):
-    """One judge, wherever it lives. It calls the pool's `ended` whenever a verdict, or itself, has ended."""
+    """Interface of a judge, local or remote. A judge calls the pool's `ended` after the end of each
+    verdict and of itself.
+    """
 
     name: str
     kind: DeviceKind
     trouble: str
-    """The reason why it could not begin."""
+    """Reason for a failed start."""
     was_ready: bool
     domain: str
-    """The domain of the verdicts that it has begun; empty where it ran no reference but trusted ones."""
+    """Domain of the verdicts begun so far; empty if all references were trusted."""
     restarts: int
-    """Times that a judge of this name had died before this one."""
+    """Number of earlier judges of this name."""
     is_draining: bool
-    """Whether it begins nothing more, so that another process can take its place."""
+    """True if the judge gets no further verdicts, because another process is to replace this one.
+    """
 
     @property
     def state(self) -> JudgeState:
@@ -95,23 +110,25 @@ class JudgeHandle(Protocol):
 
     @property
     def free(self) -> int:
-        """Verdicts that it could begin now."""
+        """Number of verdicts the judge could begin now."""
         ...
 
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
-        """Raises nothing: where the judge is gone the future raises JudgeLost."""
+        """Begins a verdict. Raises nothing: if the judge is dead, the future raises JudgeLost."""
         ...
 
     def stop(self, number: int) -> None:
-        """A verdict ends at its next step."""
+        """Ends a verdict at its next step."""
         ...
 
     def end_over(self, number: int, error: Exception) -> None:
-        """Ends the judge over one of its verdicts, which raises `error`; the others raise JudgeEnded."""
+        """Ends the judge because of a verdict. This verdict raises `error`; the others raise
+        JudgeEnded.
+        """
         ...
 
     def retire(self) -> None:
-        """Ends the judge, which is at work on nothing, so that another process takes its place."""
+        """Ends an idle judge, to be replaced by another process."""
         ...
 
     def close(self) -> None:
@@ -120,7 +137,7 @@ class JudgeHandle(Protocol):
 
 
 class WaitingVerdict(NamedTuple):
-    """A verdict that no judge has begun."""
+    """Verdict not yet assigned to a judge."""
 
     ask: VerdictRequest
     work: VerdictUnderWay
@@ -130,7 +147,9 @@ class WaitingVerdict(NamedTuple):
 
 
 class PlacingPool:
-    """Gives verdicts to judges. A judge that dies is replaced as `_replacement` says; its verdicts are not repeated."""
+    """Base class of the pools: assigns verdicts to judges, and replaces dead judges by
+    `_replacement`. Lost verdicts are not repeated.
+    """
 
     def __init__(self, default: DeviceKind) -> None:
         self._default = default
@@ -144,7 +163,9 @@ class PlacingPool:
         self._closed = False
 
     def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
-        """Returns a new judge for one that died; None where there is to be none. The caller holds the lock."""
+        """Returns a new judge in place of a dead judge; None if there is to be none. The caller
+        holds the lock.
+        """
         raise InfrastructureError(
             f"the judge {judge.name} died: run the command again, or see agent doctor"
         )
@@ -164,7 +185,9 @@ class PlacingPool:
         began: Callable[[str], None] = ignore,
         domain: str = "",
     ) -> Future[Report]:
-        """See JudgePool.submit."""
+        """Implements JudgePool.submit: queues the verdict, then assigns waiting verdicts to free
+        judges.
+        """
         future: Future[Report] = Future()
         options = options or Options()
         train_mode = options.train_mode
@@ -183,12 +206,12 @@ class PlacingPool:
         return future
 
     def fits(self, device: DeviceKind, domain: str) -> bool:
-        """See JudgePool.fits."""
+        """Implements JudgePool.fits: checks for a judge with a free place for this domain."""
         with self._lock:
             return self._free_judge(device, domain) is not None
 
     def cancel(self, future: Future[Report]) -> None:
-        """See JudgePool.cancel."""
+        """Implements JudgePool.cancel: removes a waiting verdict, or asks its judge to stop."""
         placed = self._placed_or_refused(
             future, VerdictCancelled("nobody wants this verdict any more")
         )
@@ -197,7 +220,7 @@ class PlacingPool:
             judge.stop(number)
 
     def end(self, future: Future[Report], error: InfrastructureError) -> None:
-        """See JudgePool.end."""
+        """Implements JudgePool.end: removes a waiting verdict, or ends its judge."""
         placed = self._placed_or_refused(future, error)
         if placed is not None:
             judge, number = placed
@@ -206,7 +229,9 @@ class PlacingPool:
     def _placed_or_refused(
         self, future: Future[Report], error: InfrastructureError
     ) -> tuple[JudgeHandle, int] | None:
-        """Returns the judge of a verdict and its number there. A verdict that still waits ends with the error."""
+        """Returns the judge of a verdict and its number there. A verdict still waiting ends with
+        the error.
+        """
         with self._lock:
             waiting = next((entry for entry in self._waiting if entry.work.future is future), None)
             if waiting is not None:
@@ -217,7 +242,7 @@ class PlacingPool:
         return placed
 
     def close(self) -> None:
-        """See JudgePool.close."""
+        """Implements JudgePool.close: refuses waiting verdicts, then ends all judges in parallel."""
         with self._lock:
             self._closed = True
             judges, waiting = list(self._judges), list(self._waiting)
@@ -234,7 +259,7 @@ class PlacingPool:
 
     # -------------------------------------------------------------- placing
     def _place(self) -> None:
-        """Gives what waits to judges that are free, in order of arrival within a kind."""
+        """Assigns waiting verdicts to free judges, in order of arrival within a kind of device."""
         begun: list[tuple[WaitingVerdict, JudgeHandle]] = []
         hopeless: list[tuple[WaitingVerdict, str]] = []
         blocked: list[WaitingVerdict] = []
@@ -270,9 +295,10 @@ class PlacingPool:
     def _free_judge(
         self, device: DeviceKind, domain: str, chosen_judges: Sequence[JudgeHandle] = ()
     ) -> JudgeHandle | None:
-        """Returns the judge with the most free places that may begin a verdict of that domain, of its own domain first.
+        """Returns the judge with the most free places among those allowed for a domain, judges of
+        this domain first.
 
-        taken: the judges of verdicts that are begun in this round.
+        chosen_judges: the judges of verdicts assigned in this round but not yet begun.
         """
         ranks: dict[int, tuple[bool, int]] = {}
         for index, judge in enumerate(self._judges):
@@ -283,9 +309,8 @@ class PlacingPool:
         return self._judges[max(ranks, key=ranks.__getitem__)] if ranks else None
 
     def _make_room(self, blocked: Sequence[WaitingVerdict]) -> None:
-        """Has another process take the place of a judge for each verdict that its judges' domains keep waiting.
-
-        The caller holds the lock.
+        """Drains a judge for each verdict kept waiting by the domains of the judges. The caller
+        holds the lock.
         """
         for device in dict.fromkeys(waiting.device for waiting in blocked):
             kin = [judge for judge in self._judges if judge.kind is device and judge.state.alive]
@@ -300,7 +325,9 @@ class PlacingPool:
                 judge.retire()
 
     def _drain_for(self, domain: str, judges: Sequence[JudgeHandle]) -> None:
-        """Drains an idle judge of another domain; where none is idle and none is of this domain, the least busy."""
+        """Drains an idle judge of another domain; without an idle judge, and without a judge of
+        this domain, the least busy.
+        """
         other_judges = [judge for judge in judges if judge.domain != domain]
         least_busy = min(other_judges, key=self._work_of, default=None)
         if least_busy is not None and (
@@ -309,11 +336,13 @@ class PlacingPool:
             least_busy.is_draining = True
 
     def _work_of(self, judge: JudgeHandle) -> int:
-        """Returns how many verdicts a judge has been given that have not ended."""
+        """Returns the number of verdicts assigned to a judge and not yet ended."""
         return sum(placed is judge for placed, _ in self._placed.values())
 
     def _no_hope(self, device: DeviceKind) -> str:
-        """Returns the reason why there will never be a judge of this kind; empty where there may be one."""
+        """Returns the reason for the permanent lack of judges of this kind; empty if a judge exists
+        or may start.
+        """
         kin = [judge for judge in self._judges if judge.kind is device]
         if kin and not all(
             self._barren.get(judge.name, 0) >= MAX_DEATHS_BEFORE_READY for judge in kin
@@ -329,7 +358,7 @@ class PlacingPool:
             self._placed.pop(future, None)
 
     def _ended(self, judge: JudgeHandle) -> None:
-        """A verdict of this judge, or the judge itself, has ended."""
+        """Assigns waiting verdicts after the end of a verdict, and replaces the judge if dead."""
         with self._lock:
             if judge in self._judges and not judge.state.alive and not self._closed:
                 self._barren[judge.name] = (

@@ -1,7 +1,7 @@
-"""The seam between who asks for verdicts and where they are made.
+"""Interface of a pool of judges, between callers in need of verdicts and the processes behind them.
 
-A pool makes each verdict at most once: it never repeats one by itself. Where a judge dies over a verdict its future
-raises JudgeLost, and whether to ask again is the caller's decision, to be recorded by the caller.
+A pool never repeats a verdict. If a judge dies, the futures of its verdicts raise JudgeLost; the
+caller decides on another attempt and records the lost attempt.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
 
 MAX_VERDICT_ATTEMPTS = 3
-"""Largest number of attempts at one verdict when judges die over it."""
+"""Maximum number of attempts at a verdict whose judges die."""
 
 
 class DeviceKind(StrEnum):
-    """The kind of device that a verdict is made on."""
+    """Kind of device for a verdict."""
 
     CPU = "cpu"
     CUDA = "cuda"
 
 
 class JudgeLost(InfrastructureError):
-    """The judge died, or its machine was lost, while it was at work on this verdict."""
+    """The judge died, or its machine was lost, during this verdict."""
 
 
 class JudgeEnded(JudgeLost):
-    """The judge was ended because of another one of its verdicts, which says nothing about this one."""
+    """The judge was ended because of another verdict. Says nothing about this candidate."""
 
 
 class VerdictOverdue(InfrastructureError):
-    """The verdict took longer than its caller allows, and its judge was ended."""
+    """The verdict exceeded its caller's time limit, and its judge was ended."""
 
 
 class VerdictCancelled(InfrastructureError):
-    """The verdict was stopped because no caller waits for it any more."""
+    """The verdict was stopped because no caller waits for the result."""
 
 
 class PoolClosed(InfrastructureError):
@@ -51,49 +51,49 @@ class PoolClosed(InfrastructureError):
 
 
 class JudgeState(Value):
-    """One judge of a pool, at this moment."""
+    """Current state of a judge."""
 
     name: str
     """`cuda:0`, `cpu:1`, or `NODE/cuda:0` on Ray."""
     device: DeviceKind
     alive: bool
     ready: bool
-    """It has begun and takes verdicts: false of one that was started again a moment ago."""
+    """True once the judge has started and takes verdicts; False during a restart."""
     at_work: int
-    """Verdicts that it is making."""
+    """Number of verdicts under way."""
     capacity: int
-    """Verdicts that it makes side by side."""
+    """Number of verdicts in parallel."""
     started: float = 0.0
-    """When its process was started, in seconds since 1970."""
+    """Start of the judge's process, in seconds since 1970."""
     restarts: int = 0
-    """Times that a judge of this name died, or was ended over a verdict, and another process took its place."""
+    """Number of replaced processes of this judge: dead, or ended because of a verdict."""
 
 
 class JudgePool(Protocol):
-    """The interface of the places where verdicts are made: `LocalPool` and `RayPool`."""
+    """Interface of `LocalPool` and `RayPool`."""
 
     memory: ReferenceMemory
-    """The references that its judges have tried."""
+    """Outcomes of the reference trials run by the judges."""
 
     @property
     def devices(self) -> Sequence[DeviceKind]:
-        """The kinds that it has, the default one first."""
+        """Kinds of device, the default kind first."""
         ...
 
     def capacity(self, device: DeviceKind) -> int:
-        """Verdicts of a kind that it makes at the same time, with all judges alive."""
+        """Returns the number of verdicts in parallel on a kind of device, with all judges alive."""
         ...
 
     def environment(self, device: DeviceKind) -> Environment:
-        """Returns the environment of verdicts of a kind. Raises InfrastructureError."""
+        """Returns the environment of verdicts on a kind of device. Raises InfrastructureError."""
         ...
 
     def target(self, device: DeviceKind) -> str:
-        """Returns the target that is compiled for by default: `sm_90`."""
+        """Returns the default compilation target of a kind of device, such as `sm_90`."""
         ...
 
     def judges(self) -> Sequence[JudgeState]:
-        """Every judge of the pool, and whether it is at work, idle or lost."""
+        """Returns the state of every judge, lost judges included."""
         ...
 
     def submit(
@@ -106,29 +106,32 @@ class JudgePool(Protocol):
         began: Callable[[str], None] = ...,
         domain: str = "",
     ) -> Future[Report]:
-        """Begins a verdict as soon as a judge of that kind is free; `began` is then told the judge's name.
+        """Queues a verdict; a free judge of this kind begins the verdict.
 
-        domain: whose reference it is. A reference runs in the judge's process and may change it, so that a judge that
-        has begun a verdict of one domain makes those of no other: another process takes its place. The empty domain
-        is that of references that the pool's owner trusts.
+        domain: owner of the reference. A reference runs in the judge's process and may change this
+        process, so a judge serves a single domain; another process replaces the judge for another
+        domain. The empty domain holds references trusted by the pool's owner.
 
-        `progress` is called with each step, in a thread of the pool. The future raises ProblemError,
-        InfrastructureError, JudgeLost, VerdictCancelled or PoolClosed.
+        progress: called with each step, in a thread of the pool. began: called with the judge's
+        name. The future raises ProblemError, InfrastructureError, JudgeLost, VerdictCancelled or
+        PoolClosed.
         """
         ...
 
     def fits(self, device: DeviceKind, domain: str) -> bool:
-        """Whether a judge of that kind could begin a verdict of that domain now, without another process."""
+        """Returns whether a verdict of this domain could begin now, without a new process."""
         ...
 
     def cancel(self, future: Future[Report]) -> None:
-        """Stops a verdict at its next step; its future raises VerdictCancelled. Nothing where it has ended."""
+        """Stops a verdict at its next step; the future raises VerdictCancelled. No effect after the
+        verdict's end.
+        """
         ...
 
     def end(self, future: Future[Report], error: InfrastructureError) -> None:
-        """Ends the judge that is at work on a verdict, whose future raises `error`; a new judge takes its place.
+        """Ends and replaces the judge of a verdict. The future of this verdict raises `error`.
 
-        The other verdicts of that judge raise JudgeEnded. Nothing where the verdict has ended.
+        Other verdicts of this judge raise JudgeEnded. No effect after the verdict's end.
         """
         ...
 
@@ -138,4 +141,4 @@ class JudgePool(Protocol):
 
 
 def ignore(_: str) -> None:
-    """Ignores a step, or a judge's name; the default where a caller wants no reports."""
+    """Does nothing: default callback for steps and judge names."""

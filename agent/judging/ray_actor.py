@@ -1,6 +1,4 @@
-"""The code inside a Ray actor: one evaluator, which is asked and answers in the judges' messages (messages.py, as
-JSON).
-"""
+"""Code inside a Ray actor: one evaluator, with the requests and replies of messages.py as JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +11,13 @@ from kernelwright.agent.judging.verdict_maker import VerdictMaker
 
 
 class JudgeActor:
-    """Ray makes an actor of it (ray_judge.py). Its methods run side by side in threads."""
+    """Class of the Ray actor (ray_judge.py). Methods run in parallel threads."""
 
     def __init__(self, device: str, workers: int, elsewhere: bool = False) -> None:
-        """device: `cpu`, or `cuda:0` where Ray shows the actor one GPU only.
+        """Starts the evaluator.
 
-        elsewhere: candidates are traced and compiled by tasks of the cluster, and not by this actor's processes.
+        device: `cpu`, or `cuda:0` (Ray shows the actor one GPU only). elsewhere: trace and compile
+        candidates in tasks of the cluster instead of this actor's processes.
         """
         self._maker = VerdictMaker(device, workers, elsewhere=FrontTasks if elsewhere else None)
         self._device = device
@@ -26,7 +25,7 @@ class JudgeActor:
         self._doing: dict[int, str] = {}
 
     def ready(self) -> tuple[str, str, int]:
-        """Ready as JSON, the target of its device, and its process."""
+        """Returns JudgeReady as JSON, the compilation target of the device, and the process id."""
         from kernelwright.agent.runtime.arguments import choose_targets
 
         environment = self._maker.evaluator.environment()
@@ -37,12 +36,14 @@ class JudgeActor:
         )
 
     def live(self) -> None:
-        """Returns when the actor is closed: who waits for it learns that the actor has died."""
+        """Returns when the actor is closed. The call raises in its caller if the actor dies."""
         self._closed.wait()
 
     def make(self, ask: str) -> str:
-        """The verdict, or why there is none, when it is made. A plain call: a stream of messages costs Ray milliseconds
-        for each, and a small verdict takes a tenth of a second in all.
+        """Returns VerdictReply or VerdictError as JSON.
+
+        A plain call: a stream of messages costs Ray milliseconds each, and a small verdict takes a
+        tenth of a second in all.
         """
         request = VerdictRequest.model_validate_json(ask)
 
@@ -55,14 +56,16 @@ class JudgeActor:
             self._doing.pop(request.number, None)
 
     def doing(self, number: int) -> str:
-        """Returns the step of the verdict with that number; empty before it begins and when it has ended."""
+        """Returns the current step of the verdict with this number; empty before its begin and
+        after its end.
+        """
         return self._doing.get(number, "")
 
     def stop(self, number: int) -> None:
-        """The verdict of that number ends at its next step."""
+        """Ends the verdict with this number at its next step."""
         self._maker.stop(number)
 
     def close(self) -> None:
-        """Ends the evaluator's processes."""
+        """Ends the evaluator's processes and returns `live`."""
         self._closed.set()
         self._maker.close()

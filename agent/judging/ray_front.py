@@ -1,8 +1,9 @@
-"""Tracing and compiling as tasks of a Ray cluster, on any node with a free core: no GPU is needed for either.
+"""Tracing and compiling as tasks of a Ray cluster, on any node with a free core; no GPU is needed.
 
-A judge asks for both in one task, because a kernel of the problem's own size is compiled while the other sizes are
-traced. Both ends speak JSON: nothing that came out of a candidate's process is pickled. Ray repeats no task; one that
-is lost ends the attempt at the verdict (JudgeLost), which who asked for it records and begins again.
+Both steps form one task, because a kernel at the problem's own size is compiled during the tracing
+of the other sizes. Both ends speak JSON: no data from a candidate's process is pickled. Ray repeats
+no task; a lost task ends the attempt at the verdict with JudgeLost, recorded and repeated by the
+caller.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from kernelwright.tools.sizing.selection import Selection
 from kernelwright.tools.tracing.client import TracedCandidate
 
 CANCEL_POLL_SECONDS = 0.25
-"""Seconds between two looks at whether a verdict is still wanted."""
+"""Seconds between two checks for a cancelled verdict."""
 STEP_ON_THE_CLUSTER = "tracing and compiling on the cluster"
-"""What a verdict is at meanwhile."""
+"""Step reported during the task."""
 COMPILE_PROCESSES_OF_A_TASK = 2
-"""Processes in which the kernels of one candidate are compiled: a task has one core."""
+"""Compiler processes for the kernels of one candidate; a task has one core."""
 PACKAGES_OF_EQUAL_VERSION = ("kernelwright", "triton", "torch")
-"""Packages whose versions must be those of the judge."""
+"""Packages required in the same version on the judge and on the node of the task."""
 
 
 class FrontRequest(Value):
-    """Asks a task to trace and compile this candidate."""
+    """Request to a task: trace and compile this candidate."""
 
     problem: Problem
     source: str
@@ -47,11 +48,11 @@ class FrontRequest(Value):
     seed: int
     device: str
     target: str
-    """The target of the judge's GPU, or what a GPU is pretended to be."""
+    """Compilation target: that of the judge's GPU, or of the pretended GPU of a CPU judge."""
 
 
 class FrontResult(Value):
-    """What a task answers: the result of `Front.traced_and_compiled`."""
+    """Answer of a task: the result of `Front.traced_and_compiled`."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64"
@@ -65,7 +66,7 @@ class FrontResult(Value):
     versions: tuple[str, ...]
 
     def written(self) -> str:
-        """Writes JSON in which an infinity is an infinity: pydantic's own writing makes it null."""
+        """Returns the result as JSON. pydantic's own writer would turn infinities into null."""
         return json.dumps(self.model_dump(mode="json"))
 
 
@@ -73,18 +74,18 @@ _READS: TypeAdapter[FrontResult | VerdictError] = TypeAdapter(FrontResult | Verd
 
 
 def trace_and_compile(ask: str) -> str:
-    """The task: FrontMade, or Trouble, as JSON. Never raises an Exception."""
+    """Runs as a task: returns FrontResult or VerdictError as JSON. Never raises an Exception."""
     steps: Callable[[str], None] = lambda doing: None  # noqa: E731
     try:
-        asked = FrontRequest.model_validate_json(ask)
-        front = _front(asked.device, asked.target)
+        request = FrontRequest.model_validate_json(ask)
+        front = _front(request.device, request.target)
         candidate, compiles, binaries = front.traced_and_compiled(
-            asked.problem, asked.source, asked.selection, asked.options, asked.seed, steps
+            request.problem, request.source, request.selection, request.options, request.seed, steps
         )
-        made = FrontResult(
+        result = FrontResult(
             candidate=candidate, compiles=compiles, binaries=binaries, node=_node(), versions=_versions()
         )  # fmt: skip
-        return made.written()
+        return result.written()
     except Exception as error:
         return VerdictError(
             number=None, error=error_kind(error), message=one_line(error)
@@ -93,7 +94,9 @@ def trace_and_compile(ask: str) -> str:
 
 @functools.cache
 def _front(device: str, target: str) -> Front:
-    """Returns the front of this worker process, which Ray gives one task at a time and keeps for the next one."""
+    """Returns the front of this worker process. Ray gives a process one task at a time and reuses
+    the process.
+    """
     from kernelwright.tools.compiling.compiler import Compiler
     from kernelwright.tools.evaluation.pipeline import new_zygote
     from kernelwright.tools.hardware.open_files import raise_open_files_limit
@@ -123,7 +126,7 @@ def _node() -> str:
 
 
 class FrontTasks:
-    """Implements tools.judging.front.TracesAndCompiles. Thread-safe."""
+    """Implements tools.judging.front.TracesAndCompiles with tasks on a Ray cluster. Thread-safe."""
 
     def __init__(self, device: str, target: str) -> None:
         import ray
@@ -140,7 +143,10 @@ class FrontTasks:
         seed: int,
         say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
-        """Has a task do both. Raises JudgeLost where it was lost, and what `say` and the task's Front raise."""
+        """Traces and compiles a candidate in one task. Raises JudgeLost for a lost task,
+        InfrastructureError for different package versions on the node, and the exceptions of `say`
+        and of the task's Front.
+        """
         ask = FrontRequest(
             problem=problem, source=source, selection=selection, options=asked, seed=seed, device=self._device,
             target=self._target,
@@ -149,9 +155,9 @@ class FrontTasks:
         if isinstance(answer, VerdictError):
             raise exception_of(answer)
         if answer.versions != _versions():
-            theirs, own = ", ".join(answer.versions), ", ".join(_versions())
+            theirs, ours = ", ".join(answer.versions), ", ".join(_versions())
             raise InfrastructureError(
-                f"the node {answer.node} has {theirs}, and the judge {own}: install the same"
+                f"the node {answer.node} has {theirs}, and the judge {ours}: install the same"
             )
         say(f"traced and compiled on {answer.node}")
         return answer.candidate, answer.compiles, answer.binaries

@@ -1,4 +1,6 @@
-"""One judge on a Ray cluster, seen from the pool: an actor that is never restarted and never repeats a verdict."""
+"""Client side of a judge on a Ray cluster: an actor, never restarted, whose calls are never
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -23,50 +25,52 @@ from kernelwright.agent.judging.verdict_maker import capacity_of
 
 _READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | VerdictError)
 STEP_POLL_SECONDS = 0.25
-"""Seconds between two looks at what a verdict is at."""
+"""Seconds between two questions for the current step of a verdict."""
 MAX_ANSWER_SECONDS = 90.0
-"""Seconds that an actor may take to say what a verdict is at; one that is silent for longer is taken for dead and
+"""Seconds for an actor's answer about the current step. A silent actor counts as dead and is
 killed.
 """
 ACTOR_CLOSING_SECONDS = 5.0
-"""Seconds that an actor is given to end its processes."""
+"""Seconds of grace for an actor to end its processes."""
 OTHER_CALLS_AT_ONCE = 4
-"""Calls of an actor that are no verdicts: live, doing, stop, close."""
+"""Parallel calls of an actor beside verdicts: live, doing, stop, close."""
 
 
-class ActorPlace(NamedTuple):
-    """Where an actor lives."""
+class ActorSlot(NamedTuple):
+    """Node and resources of an actor."""
 
     name: str
-    """`10.0.0.7/cuda:1`."""
+    """Name of the judge: `10.0.0.7/cuda:1`."""
     node: str
     """Ray's id of the node."""
     kind: DeviceKind
     workers: int
-    """Places at the CPU rungs."""
+    """Candidates on the CPU rungs at once."""
     tasks: int = 0
-    """Candidates that tasks of the cluster trace and compile for it at once; 0: its own processes do that."""
+    """Candidates traced and compiled at once by tasks of the cluster; 0: by the actor's own
+    processes.
+    """
 
 
 class RayJudge(PlacedJudge):
-    """Makes its actor at once. Thread-safe."""
+    """Judge in a Ray actor, created at once. Thread-safe."""
 
-    def __init__(self, place: ActorPlace, ended: Callable[[JudgeHandle], None]) -> None:
-        """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
-        device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
-        super().__init__(
-            place.name, place.kind, capacity_of(device, place.workers, place.tasks), ended
-        )
-        self.place, self.device = place, device
+    def __init__(self, slot: ActorSlot, ended: Callable[[JudgeHandle], None]) -> None:
+        """Creates the actor. ended: called in a thread of this judge after the end of each verdict
+        and of the judge.
+        """
+        device = "cpu" if slot.kind is DeviceKind.CPU else "cuda:0"
+        super().__init__(slot.name, slot.kind, capacity_of(device, slot.workers, slot.tasks), ended)
+        self.slot, self.device = slot, device
         self.ready: tuple[JudgeReady, str, int] | None = None
-        """What it is made with, its target, and its process; None until it has begun."""
+        """JudgeReady message, compilation target and process id; None during the start."""
         self.begun = threading.Event()
-        """Set when it is ready, or dead."""
-        self._actor = _actor(place, self.device, self.capacity)
+        """Set once the judge is ready or dead."""
+        self._actor = _actor(slot, self.device, self.capacity)
         threading.Thread(target=self._watch, name=f"judge {self.name}", daemon=True).start()
 
     def begin(self, ask: VerdictRequest, work: VerdictUnderWay) -> None:
-        """Hands a verdict to the actor; a thread of its own waits for it."""
+        """Sends a verdict to the actor; a new thread waits for the reply."""
         self._count(ask.number, work)
         threading.Thread(
             target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True
@@ -92,7 +96,7 @@ class RayJudge(PlacedJudge):
 
     # -------------------------------------------------------------- its threads
     def _watch(self) -> None:
-        """Watches the actor until it is dead."""
+        """Waits for the actor's start, then for its death."""
         import ray
 
         try:
@@ -106,31 +110,31 @@ class RayJudge(PlacedJudge):
             Exception,
             SystemExit,
         ) as error:  # Ray raises the latter in every thread when its cluster is gone
-            self.trouble = self.trouble or _last_line(error)
+            self.trouble = self.trouble or _summary(error)
         self._takes_no_more()
         self.begun.set()
         self._ended(self)
 
     def _follow(self, ask: VerdictRequest) -> None:
-        """One verdict, which is never asked for twice, and meanwhile what it is at."""
+        """Requests one verdict, never twice, and reports its steps until the reply."""
         import ray
 
         try:
-            made = self._actor.make.remote(ask.model_dump_json())
-            told = ""
-            while not ray.wait([made], timeout=STEP_POLL_SECONDS)[0]:
+            verdict = self._actor.make.remote(ask.model_dump_json())
+            reported_step = ""
+            while not ray.wait([verdict], timeout=STEP_POLL_SECONDS)[0]:
                 doing = ray.get(self._actor.doing.remote(ask.number), timeout=MAX_ANSWER_SECONDS)
-                if doing and doing != told:
+                if doing and doing != reported_step:
                     self._tell(ask.number, doing)
-                    told = doing
-            self._take_reply(ask.number, _READS.validate_json(ray.get(made)))
+                    reported_step = doing
+            self._take_reply(ask.number, _READS.validate_json(ray.get(verdict)))
         except (Exception, SystemExit) as error:
             if not isinstance(error, ray.exceptions.RayTaskError):
                 self._give_up()  # first: whoever asks again at once must not be given to this one
             self._end(ask.number, self._loss(error))
 
     def _give_up(self) -> None:
-        """The actor is dead, or cannot be reached and is to be."""
+        """Kills an actor: dead, or out of reach."""
         import ray
 
         self._takes_no_more()
@@ -142,12 +146,12 @@ class RayJudge(PlacedJudge):
             return closed_error()
         if self._was_ended:
             return self._ended_error()
-        why = f" ({_last_line(error)})" if error is not None else ""
+        why = f" ({_summary(error)})" if error is not None else ""
         return JudgeLost(f"the judge {self.name} died{why} while it was at work on this verdict")
 
 
-def _actor(place: ActorPlace, device: str, capacity: int) -> Any:
-    """Makes the actor on that node and no other: it is never restarted, its calls are never retried."""
+def _actor(slot: ActorSlot, device: str, capacity: int) -> Any:
+    """Creates the actor on exactly this node, without restarts and without retries."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -159,14 +163,16 @@ def _actor(place: ActorPlace, device: str, capacity: int) -> Any:
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=capacity + OTHER_CALLS_AT_ONCE,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(slot.node, soft=False),
         )
-        .remote(device, place.workers, place.tasks > 0)
+        .remote(device, slot.workers, slot.tasks > 0)
     )
 
 
-def _last_line(error: BaseException) -> str:
-    """Returns the last line of an error of Ray's, which brings a traceback: what was raised."""
+def _summary(error: BaseException) -> str:
+    """Returns the type of an exception and the first line of its message, at most 300 characters.
+    Ray appends tracebacks.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else ""
     return f"{type(error).__name__}: {first}"[:300]

@@ -1,9 +1,10 @@
-"""Judges on a Ray cluster: one actor for each GPU, or for each CPU slot where the cluster has none.
+"""Judges on a Ray cluster: one actor for each GPU, or for each CPU slot of a cluster without GPUs.
 
-Where several nodes have cores for GPUs, candidates are traced and compiled by tasks on any of them (ray_front.py).
+In a cluster with GPUs and several nodes with cores, tasks on any node trace and compile candidates
+(ray_front.py).
 
-Ray's own retries are off: an actor is not restarted and a call is not repeated. A judge that dies is replaced here
-while its node is alive; nodes that join are given judges.
+Ray's own retries are off: no actor is restarted, no call repeated. The pool replaces a dead judge
+if its node is alive, and creates judges on new nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from kernelwright.agent.judging.messages import JudgeReady
 from kernelwright.agent.judging.placing import JudgeHandle, PlacingPool
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.judging.ray_judge import ActorPlace, RayJudge
+from kernelwright.agent.judging.ray_judge import ActorSlot, RayJudge
 from kernelwright.errors import InputError
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.report import Environment
@@ -26,13 +27,13 @@ from kernelwright.tools.report import Environment
 NODE_POLL_SECONDS = 3.0
 """Seconds between two looks at which nodes there are."""
 MAX_CONNECT_SECONDS = 5.0
-"""Seconds that a head node may take to accept a connection."""
+"""Seconds for a head node to accept a connection."""
 CONNECTION_ADVICE = (
     "start one with `ray start --head`; one that asks for a token wants RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN "
     "in this command's environment"
 )
 MAX_FIRST_START_SECONDS = 180.0
-"""Seconds that the first judge may take to begin."""
+"""Seconds for the start of the first judge."""
 
 
 class RayPool(PlacingPool):
@@ -42,14 +43,17 @@ class RayPool(PlacingPool):
         self, address: str, workers: int | None = None, kind: DeviceKind | None = None, spare: int = 0,
         tasks: bool | None = None,
     ) -> None:  # fmt: skip
-        """address: `HOST:PORT` of the head node, `auto`, or `local` for a cluster of this machine alone.
+        """Connects to the cluster and creates the judges.
 
-        workers: places at the CPU rungs of each GPU; None takes the node's cores over its GPUs. Where there is no GPU,
-        judges of each node; None takes one a core. kind: of the judges; None takes GPUs where the cluster has any.
-        spare: GPUs that are left to others, as to actors that sample. tasks: whether candidates are traced and compiled
-        by tasks on cores that no judge has; None does so for GPUs where several nodes have cores.
-        Raises InputError where Ray is not installed or there is no cluster, and InfrastructureError where it has no
-        judge.
+        address: `HOST:PORT` of the head node, `auto`, or `local` for a cluster of this machine
+        only. workers: candidates on the CPU rungs of each GPU at once; None: the node's cores
+        divided by its GPUs. Without GPUs: judges of each node; None: one for each core. kind: kind
+        of the judges; None: GPUs if the cluster has any. spare: number of GPUs without a judge, as
+        for actors that sample. tasks: trace and compile candidates in tasks on cores without a
+        judge; None: yes for GPUs in a cluster with several nodes with cores.
+
+        Raises InputError if Ray is not installed or the cluster is missing, InfrastructureError for
+        a cluster without judges.
         """
         self._began = _connect(address)
         self._workers, self._tasks = workers, tasks
@@ -59,15 +63,15 @@ class RayPool(PlacingPool):
         super().__init__(kind)
         self._kind = kind
         self._ready: tuple[JudgeReady, str, int] | None = None
-        """The first message of the judge that began first. It is kept, so that no caller waits for judges that restart
-        after a loss.
+        """First message of the first judge. Stored, so no caller waits for restarting judges after
+        a loss.
         """
-        self._given: set[str] = set()
-        """Names of the places that have a judge."""
+        self._occupied: set[str] = set()
+        """Names of the slots with a judge, and of the spare slots."""
         self._leaving = threading.Event()
         if kind is DeviceKind.CUDA:
-            self._given.update(
-                place.name for place in [p for node in nodes for p in self._places(node)][:spare]
+            self._occupied.update(
+                slot.name for slot in [p for node in nodes for p in self._slots(node)][:spare]
             )
         self._look()
         if not self._judges:
@@ -80,24 +84,24 @@ class RayPool(PlacingPool):
 
     @property
     def devices(self) -> Sequence[DeviceKind]:
-        """The one kind of device that the pool's judges have."""
+        """The single kind of device of the pool's judges."""
         return (self._kind,)
 
     def capacity(self, device: DeviceKind) -> int:
-        """Verdicts that the judges which are there make at once."""
+        """Returns the number of verdicts in parallel on the present judges."""
         return sum(judge.capacity for judge in self.judges() if judge.device is device)
 
     def environment(self, device: DeviceKind) -> Environment:
-        """Versions and hardware of the first judge that is ready, which is waited for."""
+        """Returns versions and hardware of the first ready judge; waits for its start."""
         return self._first_ready()[0].environment
 
     def target(self, device: DeviceKind) -> str:
-        """The compilation target of the first judge that is ready, which is waited for."""
+        """Returns the compilation target of the first ready judge; waits for its start."""
         return self._first_ready()[1]
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process ids of the actors that have begun and are alive, by the judge's name."""
+        """Process ids of the live actors, by judge name."""
         with self._lock:
             return {
                 j.name: j.ready[2]
@@ -106,7 +110,7 @@ class RayPool(PlacingPool):
             }
 
     def close(self) -> None:
-        """Closes the judges, and leaves the cluster where this pool had joined it."""
+        """Closes the judges, and disconnects from the cluster if this pool had connected."""
         import ray
 
         self._leaving.set()
@@ -115,7 +119,9 @@ class RayPool(PlacingPool):
             ray.shutdown()
 
     def _first_ready(self) -> tuple[JudgeReady, str, int]:
-        """Waits for the judge that begins first. Raises InfrastructureError."""
+        """Returns the first message of the first judge; waits for its start. Raises
+        InfrastructureError.
+        """
         if self._ready is None:
             self._ready = self._wait_for_ready()
         return self._ready
@@ -123,9 +129,9 @@ class RayPool(PlacingPool):
     def _wait_for_ready(self) -> tuple[JudgeReady, str, int]:
         with self._lock:
             judges = [judge for judge in self._judges if isinstance(judge, RayJudge)]
-        found = next((judge.ready for judge in judges if judge.ready is not None), None)
-        if found is not None:
-            return found
+        first_message = next((judge.ready for judge in judges if judge.ready is not None), None)
+        if first_message is not None:
+            return first_message
         for judge in judges:
             if judge.begun.wait(MAX_FIRST_START_SECONDS) and judge.ready is not None:
                 return judge.ready
@@ -135,22 +141,24 @@ class RayPool(PlacingPool):
     # -------------------------------------------------------------- nodes
     def _replacement(self, judge: JudgeHandle) -> JudgeHandle | None:
         assert isinstance(judge, RayJudge)
-        if judge.place.node in {node["NodeID"] for node in _nodes()}:
-            return RayJudge(judge.place, self._ended)
-        self._given.discard(judge.name)
+        if judge.slot.node in {node["NodeID"] for node in _nodes()}:
+            return RayJudge(judge.slot, self._ended)
+        self._occupied.discard(judge.name)
         return None
 
     def _look(self) -> None:
-        """Gives a judge to every place that has none."""
+        """Creates a judge in every slot without a judge."""
         nodes = _nodes()
-        places = [place for node in nodes for place in self._places(node)]
-        tasks = self._tasks_of_each(nodes, len(places))
-        places = [place._replace(tasks=tasks) for place in places]
+        slots = [slot for node in nodes for slot in self._slots(node)]
+        tasks = self._tasks_of_each(nodes, len(slots))
+        slots = [slot._replace(tasks=tasks) for slot in slots]
         with self._lock:
-            new = [place for place in places if place.name not in self._given and not self._closed]
-            self._given.update(place.name for place in new)
-            self._judges += [RayJudge(place, self._ended) for place in new]
-        if new:
+            new_slots = [
+                slot for slot in slots if slot.name not in self._occupied and not self._closed
+            ]
+            self._occupied.update(slot.name for slot in new_slots)
+            self._judges += [RayJudge(slot, self._ended) for slot in new_slots]
+        if new_slots:
             self._place()
 
     def _look_again(self) -> None:
@@ -164,36 +172,38 @@ class RayPool(PlacingPool):
                     "the Ray cluster does not answer", exc_info=True
                 )
 
-    def _places(self, node: dict[str, Any]) -> list[ActorPlace]:
+    def _slots(self, node: dict[str, Any]) -> list[ActorSlot]:
         has, address = node["Resources"], node["NodeManagerAddress"]
         cores, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
         count = gpus if self._kind is DeviceKind.CUDA else min(cores, self._workers or cores)
         workers = self._workers or max(1, cores // max(1, gpus))
         named = f"{address}-{node['NodeID'][:6]}"
         return [
-            ActorPlace(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers)
+            ActorSlot(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers)
             for k in range(count)
         ]
 
     def _tasks_of_each(self, nodes: Sequence[dict[str, Any]], judges: int) -> int:
-        """Candidates that are traced and compiled at once for one judge by tasks; 0 where its own processes do that."""
+        """Returns the number of candidates traced and compiled at once by tasks for each judge; 0:
+        by the judge's processes.
+        """
         cores = [int(node["Resources"].get("CPU", 0)) for node in nodes]
         free = sum(cores) - judges  # a judge has one of them
-        wanted = self._tasks
-        if wanted is None:
-            wanted = self._kind is DeviceKind.CUDA and sum(count > 0 for count in cores) > 1
-        return max(1, free // max(1, judges)) if wanted and free > 0 else 0
+        uses_tasks = self._tasks
+        if uses_tasks is None:
+            uses_tasks = self._kind is DeviceKind.CUDA and sum(count > 0 for count in cores) > 1
+        return max(1, free // max(1, judges)) if uses_tasks and free > 0 else 0
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """Returns the nodes that are alive."""
+    """Returns the live nodes."""
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]
 
 
 def _check_address(address: str) -> None:
-    """Ray itself waits for minutes for a head node that is not there. Raises InputError."""
+    """Raises InputError for an unreachable head node at once; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -206,7 +216,9 @@ def _check_address(address: str) -> None:
 
 
 def _connect(address: str) -> bool:
-    """Connects to the cluster; says whether it was this call that connected. Raises InputError."""
+    """Connects to the cluster. Returns False if the process was connected already. Raises
+    InputError.
+    """
     os.environ.setdefault(
         "RAY_USAGE_STATS_ENABLED", "0"
     )  # Ray tells its makers what is run, unless it is told not to

@@ -1,4 +1,4 @@
-"""One evaluator, and the verdicts that it is at: what a judge process and a Ray actor have in common."""
+"""Makes verdicts with one evaluator; shared by the judge process and the Ray actor."""
 
 from __future__ import annotations
 
@@ -31,47 +31,51 @@ DEVICE_DEATH_MESSAGE = (
 )
 DEAD_MESSAGE = "an earlier verdict of this judge ended the context of its GPU"
 WAITING_FOR_GPU = 4
-"""Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
+"""Candidates past the CPU rungs allowed to wait for the GPU, so the GPU is never idle."""
 
 
 def capacity_of(device: str, workers: int, elsewhere: int = 0) -> int:
-    """Verdicts that one judge makes side by side: on a CPU one; on a GPU those at the CPU rungs and those that wait.
+    """Returns the number of verdicts in parallel of one judge.
 
-    elsewhere: those that are traced and compiled outside of the judge, beside the one that it interprets on a CPU, and
-    instead of its own `workers` on a GPU; 0 where none are.
+    elsewhere: number of candidates traced and compiled outside of the judge. On a CPU these come in
+    addition to the candidate interpreted by the judge, on a GPU in place of its own `workers`. 0:
+    none. Examples: CPU 1; GPU with 2 workers 2 + WAITING_FOR_GPU = 6.
     """
     return 1 + elsewhere if device == "cpu" else (elsewhere or workers) + WAITING_FOR_GPU
 
 
 class DeviceWatch:
-    """The lanes of a GPU judge, with a look at the device whenever a verdict leaves the GPU's lane.
+    """Lanes of a GPU judge, with a check of the CUDA context at the end of each use of the GPU
+    lane.
 
-    References run in the judge's process. A device-side assertion of one (an index out of bounds, say) ends the CUDA
-    context for good: every later call to CUDA in this process fails, whoever makes it. Candidates run in other
-    processes.
+    References run in the judge's process. A device-side assertion of a reference (an index out of
+    bounds, say) breaks the CUDA context for good: all later CUDA calls of this process fail.
+    Candidates run in other processes.
     """
 
     def __init__(
         self, lanes: Callable[[Lane], AbstractContextManager[None]], is_dead: Callable[[], bool]
     ) -> None:
-        """lanes: gives the context manager of a lane. is_dead: says whether the device can be used no more."""
+        """lanes: returns the context manager of a lane. is_dead: returns whether the CUDA context
+        is broken.
+        """
         self._lanes, self._look = lanes, is_dead
         self._culprit: int | None = None
-        """The thread whose verdict ended the device; None while it lives."""
+        """Thread of the verdict that broke the CUDA context; None while the context works."""
 
     @property
     def is_dead(self) -> bool:
-        """Whether this process can use its GPU no more."""
+        """Whether the CUDA context of this process is broken."""
         return self._culprit is not None
 
     @property
     def is_dead_by_this_thread(self) -> bool:
-        """Whether the verdict of this thread has ended the device."""
+        """Whether the verdict of this thread broke the CUDA context."""
         return self._culprit == threading.get_ident()
 
     @contextmanager
     def __call__(self, lane: Lane) -> Iterator[None]:
-        """Holds a lane. Raises JudgeEnded for the GPU's lane once the device is dead."""
+        """Holds a lane. Raises JudgeEnded for the GPU lane after the end of the CUDA context."""
         with self._lanes(lane):
             if lane is not Lane.GPU:
                 yield
@@ -87,7 +91,7 @@ class DeviceWatch:
 
 
 def is_context_dead(device: str) -> bool:
-    """Returns whether CUDA in this process fails for good. Waits until the device has done everything."""
+    """Returns whether the CUDA context of this process is broken. Waits for all work of the device."""
     import torch
 
     if not torch.cuda.is_initialized():
@@ -100,16 +104,17 @@ def is_context_dead(device: str) -> bool:
 
 
 class VerdictMaker:
-    """Holds an evaluator. Thread-safe; a context manager is not needed: `close` ends its processes."""
+    """Holds an evaluator with its processes until `close`. Thread-safe."""
 
     def __init__(
         self, device: str, workers: int, sharers: int = 1,
         elsewhere: Callable[[str, str], TracesAndCompiles] | None = None,
     ) -> None:  # fmt: skip
-        """device: `cpu` or `cuda:N`. workers: places at the CPU rungs. elsewhere: told the device and the target, gives
-        what traces and compiles candidates outside of this process.
+        """Starts the evaluator. Raises InfrastructureError.
 
-        Raises InfrastructureError where the tools cannot start.
+        device: `cpu` or `cuda:N`. workers: candidates on the CPU rungs at once. sharers: number of
+        judges on this device. elsewhere: called with device and target, returns a remote front end
+        for tracing and compiling; None: this process.
         """
         from kernelwright.agent.judging.lanes import Lanes
         from kernelwright.tools.evaluation.pipeline import Evaluator
@@ -132,16 +137,16 @@ class VerdictMaker:
 
     @property
     def evaluator(self) -> Any:
-        """The evaluator that makes the verdicts, warm."""
+        """The evaluator, with warm processes."""
         return self._evaluator
 
     def make(self, ask: VerdictRequest, step: Callable[[str], None]) -> VerdictReply | VerdictError:
-        """Returns the verdict, or why there is none. Never raises an Exception.
+        """Returns the verdict or the reason for its failure. Never raises an Exception.
 
-        The reply is the judge's last where this verdict has ended the device: whoever else comes to the device after
-        that is told JudgeEnded, and is to be judged by another process.
+        `is_last` is set if this verdict broke the CUDA context. Later verdicts on the GPU then end
+        with JudgeEnded, to be repeated by another process.
         """
-        reply = self._made(ask, step)
+        reply = self._verdict_or_error(ask, step)
         if self._device_watch is None or not self._device_watch.is_dead_by_this_thread:
             return reply
         if isinstance(reply, VerdictReply) and _is_unjudged(reply.report):
@@ -150,7 +155,7 @@ class VerdictMaker:
             )
         return reply.with_(is_last=True)
 
-    def _made(
+    def _verdict_or_error(
         self, ask: VerdictRequest, step: Callable[[str], None]
     ) -> VerdictReply | VerdictError:
         def say(doing: str) -> None:
@@ -175,7 +180,7 @@ class VerdictMaker:
                 self._stopped.discard(ask.number)
 
     def stop(self, number: int) -> None:
-        """The verdict of that number ends at its next step."""
+        """Ends the verdict with this number at its next step."""
         with self._lock:
             self._stopped.add(number)
 
@@ -185,9 +190,11 @@ class VerdictMaker:
 
 
 def _new_outcome(ask: VerdictRequest) -> TrialOutcome | None:
-    """Returns the outcome of the trial that this verdict needed; None where it was known, or the reference fails.
+    """Returns the outcome of the reference's trial; None if known before, or if the reference
+    fails.
 
-    Failures are not told: a loaded machine may have caused them, and their lines are those of one text.
+    Failures are not shared: a loaded machine may be the cause, and their line numbers hold for one
+    text only.
     """
     if ask.reference is not None:
         return None
@@ -200,7 +207,7 @@ def _is_unjudged(report: Report) -> bool:
 
 
 def error_kind(error: Exception) -> ErrorKind:
-    """Returns the name under which an exception travels."""
+    """Returns the name of an exception for VerdictError."""
     match error:
         case VerdictCancelled():
             return "cancelled"
@@ -216,7 +223,7 @@ def error_kind(error: Exception) -> ErrorKind:
 
 
 def exception_of(trouble: VerdictError) -> Exception:
-    """The exception that a message of trouble stands for."""
+    """Returns the exception named by a VerdictError."""
     match trouble.error:
         case "cancelled":
             return VerdictCancelled(trouble.message)
@@ -232,14 +239,16 @@ def exception_of(trouble: VerdictError) -> Exception:
 
 
 def one_line(error: Exception) -> str:
-    """Writes an exception's message, with the type of one that is not ours."""
+    """Returns an exception's message on one line, with the type in front for exceptions of other
+    libraries.
+    """
     text = " ".join(str(error).split())
-    known = isinstance(error, ProblemError | InfrastructureError)
-    return (text if known else f"{type(error).__name__}: {text}")[:2000]
+    is_ours = isinstance(error, ProblemError | InfrastructureError)
+    return (text if is_ours else f"{type(error).__name__}: {text}")[:2000]
 
 
 def _one_thread() -> None:
-    """Limits torch to one thread: on a CPU there are as many judges as cores."""
+    """Limits torch to one thread, because a CPU pool has as many judges as cores."""
     import torch
 
     torch.set_num_threads(1)

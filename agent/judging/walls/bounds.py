@@ -20,13 +20,15 @@ SCARCE_SHARE, LARGE_SHARE = 0.08, 0.25
 """Below the first share of available memory on this machine, a judge may use at most the second."""
 MAX_TEMPORARY_BYTES = 8 << 30
 TEMPORARY_SHARE = 0.125
-"""Share of this machine's memory, up to the bytes above, for the file system that stands for /tmp."""
+"""Size of the file system at /tmp, as a share of this machine's memory; at most
+MAX_TEMPORARY_BYTES.
+"""
 TEMPORARY_FILES = 200_000
 FULL_SHARE = 0.95
-"""Share of that file system above which it counts as full."""
+"""Used share of the file system at /tmp from which on the bound counts as exceeded."""
 FIRST_EXIT_CODE = 80
 EXIT_CODES = {bound: FIRST_EXIT_CODE + number for number, bound in enumerate(Bound)}
-"""Exit code of a walled judge that was ended for each bound."""
+"""Exit code of a walled judge for each exceeded bound."""
 
 
 class JudgeBounds(NamedTuple):
@@ -37,11 +39,11 @@ class JudgeBounds(NamedTuple):
     processes: int
     """All processes, those of candidates' sandboxes included."""
     threads: int
-    """All processes and threads, kept by the kernel."""
+    """All processes and threads together, limited by the kernel."""
     memory: int
     """Bytes of private memory of all processes together."""
     memory_when_scarce: int
-    """The same while memory on this machine is scarce."""
+    """Bytes of private memory of all processes together, while memory on this machine is scarce."""
     scarce_memory: int
     """Bytes available on this machine below which its memory is scarce."""
 

@@ -23,16 +23,17 @@ from kernelwright.tools.sandbox.isolation.descendants import descendants, end_de
 from kernelwright.tools.sandbox.limits import Limits
 
 TICK_SECONDS = 0.1
-"""Seconds between two looks at what the judge uses."""
+"""Seconds between two checks of the judge's resource use."""
 PRIORITY = -10
-"""Niceness of the process that looks: it must run beside hundreds that a reference starts."""
+"""Niceness of the watching process, which competes with up to hundreds of processes of a reference.
+"""
 PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 
 def be_first_process(start_judge: Callable[[], NoReturn], bounds: JudgeBounds) -> NoReturn:
     """Starts the judge as first process of the pid namespace, and ends with the judge's exit code.
 
-    start_judge: called in the judge's process. Raises OSError where /proc cannot be mounted.
+    start_judge: called in the judge's process. Raises OSError if /proc cannot be mounted.
     """
     kernel.die_with_parent()
     kernel.mount_proc()
@@ -80,7 +81,7 @@ def _supervise(
 
 
 def _exit_code(judge: int) -> int | None:
-    """Reaps dead processes; returns the judge's exit code where it is one of them."""
+    """Reaps dead processes. Returns the judge's exit code if the judge is among them."""
     exit_code = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -102,7 +103,10 @@ def _exceeded(
         if (bound := watch.exceeded()) is not None:
             return bound
         pids = processes()
-        if len(pids) > bounds.own_processes and _own(pids) > bounds.own_processes:
+        if (
+            len(pids) > bounds.own_processes
+            and _count_in_this_namespace(pids) > bounds.own_processes
+        ):
             return Bound.PROCESSES
         disk = os.statvfs(tempfile.gettempdir())
     except OSError:  # a process that was looked at went away meanwhile
@@ -112,7 +116,7 @@ def _exceeded(
 
 
 def _available_memory() -> int:
-    """Returns the bytes that this machine can give without swapping (proc_meminfo(5))."""
+    """Returns the available memory in bytes, without swap (proc_meminfo(5))."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
@@ -130,8 +134,10 @@ def _processes_of_namespace() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
-def _own(pids: list[int]) -> int:
-    """Returns how many of the processes are in this namespace itself, and not in that of a candidate's sandbox."""
+def _count_in_this_namespace(pids: list[int]) -> int:
+    """Returns the number of processes in this pid namespace itself, without those in sandboxes of
+    candidates.
+    """
     count = 0
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -74,9 +74,10 @@ def _path_to_hide(file: Path) -> Path:
 
 
 def _cover(folder: Path, needed: Sequence[Path], options: str) -> None:
-    """Mounts an empty file system over a folder, and the needed paths below it into that.
+    """Mounts an empty file system over a folder, with the needed paths below the folder bound
+    inside.
 
-    A folder that is needed itself, or lies in one, stays as it is.
+    A needed folder, or a folder inside a needed folder, stays unchanged.
     """
     if any(folder.is_relative_to(path) for path in needed):
         return

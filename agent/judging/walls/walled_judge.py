@@ -42,20 +42,20 @@ JUDGE_MODULE = "kernelwright.agent.judging.judge_process"
 FIRST_USER, USERS = 61184, 4336
 """User ids without files: those from which systemd takes its dynamic users."""
 OUT_OF_MEMORY_SCORE = 500
-"""Added to the score by which the kernel chooses what it ends for want of memory: a judge before its server."""
+"""Addition to the kernel's out-of-memory score: a judge is ended before its server."""
 
 
 class WalledPaths(NamedTuple):
     """Paths passed to a walled judge."""
 
     hidden: Sequence[str]
-    """Files of the server."""
+    """Paths of server files."""
     shared: Sequence[str]
     """Files in /tmp, locked by other processes of this machine as well."""
 
 
 def main() -> None:
-    """Starts the judge behind its walls, and ends as it does."""
+    """Starts the judge behind its walls, and ends with its exit code."""
     *judge_arguments, paths_json = sys.argv[1:]
     _, device, workers, _ = judge_arguments
     bounds = bounds_of_judge(capacity_of(device, int(workers)))
@@ -68,9 +68,10 @@ def main() -> None:
 def run_behind_walls(
     paths: WalledPaths, bounds: JudgeBounds, run: Callable[[], NoReturn], user: int | None
 ) -> NoReturn:
-    """Enters the namespaces, calls `run` in a process behind the walls, and ends with its exit code.
+    """Enters the namespaces, calls `run` in a process behind the walls, and ends with its exit
+    code.
 
-    user: id that the process takes; None keeps the user and /tmp.
+    user: id taken by the process; None keeps the user and /tmp.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OUT_OF_MEMORY_SCORE))
@@ -166,7 +167,7 @@ def _reaches_python(user: int) -> bool:
 
 
 def _run_judge(judge_arguments: Sequence[str]) -> NoReturn:
-    """Becomes the judge's process."""
+    """Replaces this process by the judge's module."""
     os.execv(sys.executable, [sys.executable, "-m", JUDGE_MODULE, *judge_arguments])
 
 
