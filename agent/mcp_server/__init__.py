@@ -1,5 +1,7 @@
-"""The Model Context Protocol server: what a coding agent may ask of the judge, over stdio or streamable HTTP.
+"""The Model Context Protocol server: tools of the judge for a coding agent, over stdio or
+streamable HTTP.
 
-Here belong the tools, their answers, the budget of a server, its history of verdicts and how a client is set up. The
-verdict itself belongs to `kernelwright.tools`, and the HTTP service for trainers has a room of its own.
+Belongs here: the tools, their answers, the budget of a server, its history of verdicts, the
+configuration of clients. Does not belong here: the making of a verdict (`kernelwright.tools`), the
+HTTP service for trainers (agent/serving/).
 """

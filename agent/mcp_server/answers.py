@@ -1,4 +1,4 @@
-"""The answers of the tools: frozen values, of which an MCP client has the JSON schema."""
+"""Answers of the tools, as frozen values. An MCP client reads these as JSON."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ from kernelwright.tools.report import Fault, Value
 
 
 class Question(StrEnum):
-    """The question of a verdict, by the name of the tool that asks it."""
+    """Kind of verdict, by the name of its tool."""
 
     COMPILE = "compile"
     """Trace the host code and compile every kernel ahead of time. No GPU."""
     INTERPRET = "interpret"
     """Run the kernels under Triton's interpreter at small sizes, and compare. No GPU, nothing is compiled."""
     CHECK = "check"
-    """Compile and compare, on the GPU where the server has one, else under the interpreter."""
+    """Compile and compare, on the server's GPU, or under the interpreter without a GPU."""
     BENCH = "bench"
     """Compare, then time against eager PyTorch. Needs a GPU."""
     PROFILE = "profile"
-    """Compare, then time every launch, with the roofline. Without a GPU: what the compiler says alone."""
+    """Compare, then time every launch, with the roofline. Without a GPU: figures of the compiler
+    only.
+    """
 
 
 class AnswerState(StrEnum):
     """The state of a verdict."""
 
     RUNNING = "running"
-    """Ask `result` for it."""
+    """The verdict is under way; the tool `result` returns it later."""
     FINISHED = "finished"
     REFUSED = "refused"
-    """Nothing was judged: the request cannot be used, or the budget is spent. `error` says what to do."""
+    """Nothing was judged: the request is invalid, or the budget is spent. `error` names the remedy.
+    """
     CANCELLED = "cancelled"
     """Stopped by `cancel`; no verdict was taken from the budget."""
     FAILED = "failed"
-    """This machine failed, not the candidate. `error` says what to do; nothing was taken from the budget."""
+    """This machine failed, not the candidate. `error` names the remedy; the budget is unchanged."""
 
 
 class VerdictOutcome(StrEnum):
-    """The result of a finished verdict, in one word."""
+    """Result of a finished verdict, in one word."""
 
     COMPILED = "compiled"
     NOT_COMPILED = "not_compiled"
@@ -48,26 +51,26 @@ class VerdictOutcome(StrEnum):
     FASTER = "faster"
     """Correct, and the 95 % interval of the speedup over the baseline lies above 1."""
     SLOWER = "slower"
-    """Correct, and that interval lies below 1."""
+    """Correct, and the 95 % interval of the speedup over the baseline lies below 1."""
     INCONCLUSIVE = "inconclusive"
-    """Neither: the interval holds 1, or the candidate could not be checked on this machine."""
+    """Correct with an interval that contains 1, or not checkable on this machine."""
     INVALID = "invalid"
-    """The text is no candidate (no code, no ModelNew, no kernel), or torch or a trick does the work that its kernels
-    should do.
+    """Not a candidate (no code, no ModelNew, no kernel), or torch or a trick does the work of the
+    kernels.
     """
     NEEDS_GPU = "needs_gpu"
     """The question, or this candidate, needs a GPU, and this server has none."""
 
 
 class BudgetLeft(Value):
-    """The budget that this server has left before it refuses. It is counted from the server's start."""
+    """Remaining budget of the client on this server, counted from the server's start."""
 
     verdicts: int
     seconds: float = Field(description="Seconds of judging.")
 
 
 class ToolAnswer(Value):
-    """The fields that every tool's answer has."""
+    """Common fields of all tool answers."""
 
     verdict_id: str | None = Field(
         description="Names the verdict to `result`; null where none was made."
@@ -95,7 +98,7 @@ class FailureNote(Value):
 
 
 class KernelNote(Value):
-    """The compiler's figures of one kernel for the main target."""
+    """Compiler figures of a kernel for the main target."""
 
     name: str
     target: str
@@ -110,7 +113,7 @@ class KernelNote(Value):
 
 
 class LaunchNote(Value):
-    """One timed launch of a call."""
+    """Time of a kernel launch."""
 
     kernel: str
     milliseconds: float | None = None
@@ -145,7 +148,7 @@ class SpeedNote(Value):
 
 
 class VerdictAnswer(ToolAnswer):
-    """A verdict, or how far it is."""
+    """State of a verdict, and its result once finished."""
 
     state: AnswerState
     question: Question | None = None
@@ -180,7 +183,7 @@ class VerdictAnswer(ToolAnswer):
 
 
 class ProblemLine(Value):
-    """One problem of a list."""
+    """Problem in a list."""
 
     name: str
     title: str
@@ -188,14 +191,14 @@ class ProblemLine(Value):
 
 
 class ProblemsAnswer(ToolAnswer):
-    """Problems of the catalogue."""
+    """List of problems from the catalogue."""
 
     problems: tuple[ProblemLine, ...] = ()
     total: int = Field(default=0, description="Problems of the catalogue.")
 
 
 class ProblemAnswer(ToolAnswer):
-    """One problem in full."""
+    """Problem with its reference and the rules for candidates."""
 
     name: str = ""
     title: str = ""
@@ -208,7 +211,7 @@ class ProblemAnswer(ToolAnswer):
 
 
 class HistoryLine(Value):
-    """One verdict of a list."""
+    """Verdict in a list."""
 
     verdict_id: str
     question: Question

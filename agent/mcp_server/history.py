@@ -1,4 +1,4 @@
-"""Verdicts of this and earlier servers, in one SQLite file. Several servers may share it."""
+"""Verdicts of this and earlier servers, in an SQLite file. Several servers may share the file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LINE_COLUMNS = [
 
 
 class StoredVerdict(Value):
-    """One stored verdict."""
+    """Row of the history: a verdict with its request, state and answer."""
 
     id: str
     created: str
@@ -64,21 +64,23 @@ class StoredVerdict(Value):
     """The finished `VerdictAnswer` as JSON, without budget."""
     report: str = ""
     server: int
-    """The process that judges or judged it."""
+    """Process id of the judging server."""
     client: str = ""
-    """The client that asked for it; empty where clients have no names."""
+    """Client behind the request; empty for clients without names."""
 
     @property
     def lost(self) -> bool:
-        """Whether it runs no longer because the server that judged it has ended."""
+        """Whether a verdict stored as running was lost with its server."""
         return self.state is AnswerState.RUNNING and not _alive(self.server)
 
 
 class History:
-    """The file of stored verdicts, which threads and servers share."""
+    """File of stored verdicts, shared by threads and servers."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InputError where the file is not a database of this kind, or its folder cannot be written."""
+        """Opens or creates the file. Raises InputError for another kind of file, or a folder
+        without write permission.
+        """
         self.path = path
         self._engine = open_versioned_file(path, TABLES, "--db")
 
@@ -93,7 +95,7 @@ class History:
             ) from error
 
     def begin(self, row: StoredVerdict) -> None:
-        """Keeps a verdict before it is made."""
+        """Stores a verdict before its start."""
         with self._open() as connection:
             connection.execute(sa.insert(VERDICTS), row.model_dump(mode="json"))
 
@@ -104,7 +106,9 @@ class History:
             connection.execute(replace, row.model_dump(mode="json"))
 
     def find(self, verdict_id: str) -> StoredVerdict | None:
-        """Returns a verdict of the current client by its id, or by a beginning that no other id has."""
+        """Returns a verdict of the current client by its id or a unique prefix of at least 4
+        characters; None if unknown.
+        """
         begins = sa.func.substr(VERDICTS.c.id, 1, len(verdict_id)) == verdict_id
         query = sa.select(VERDICTS).where(begins, _is_own()).order_by(VERDICTS.c.id).limit(2)
         with self._open() as connection:
@@ -114,7 +118,9 @@ class History:
         return StoredVerdict.model_validate(dict(chosen[0])) if chosen else None
 
     def newest(self, problem: str, limit: int) -> tuple[list[HistoryLine], int]:
-        """Returns the current client's newest verdicts of a problem (empty: of all), and how many there are."""
+        """Returns the current client's newest verdicts of a problem (empty: of all problems), and
+        their total number.
+        """
         conditions = [_is_own(), *([VERDICTS.c.problem == problem] if problem else [])]
         query = sa.select(*LINE_COLUMNS, VERDICTS.c.server).where(*conditions).limit(limit)
         newest_first = VERDICTS.c.created.desc(), sa.text("rowid DESC")
@@ -126,7 +132,7 @@ class History:
 
 
 def _is_own() -> sa.ColumnElement[bool]:
-    """Returns the condition that a verdict is the current client's."""
+    """Returns the SQL condition for verdicts of the current client."""
     return VERDICTS.c.client == CLIENT.get()
 
 

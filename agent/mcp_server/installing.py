@@ -1,4 +1,4 @@
-"""Sets a coding agent up to use the server: its entry in the client's configuration, and the skill."""
+"""Installs the server in a coding agent: its entry in the client's configuration, and the skill."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from kernelwright.tools.report import Value
 
 SERVER_NAME = "kernelwright"
 CODEX_SECONDS = 60
-"""Time limit in seconds that is written into the configuration of Codex. Its defaults: 10 for a server's start, 60 for
-a tool.
-"""
+"""Time limit for the server's start in Codex's configuration, in seconds. Codex's default is 10."""
 
 
 class ClientProgram(StrEnum):
-    """The program whose configuration is written."""
+    """Program to be configured."""
 
     CLAUDE = "claude"
     CODEX = "codex"
@@ -32,18 +30,18 @@ class ClientProgram(StrEnum):
 
 
 class ClientFiles(Value):
-    """The files in which a client looks for servers and skills."""
+    """Files of a client for servers and skills."""
 
     project: str
-    """The configuration of one project, from its folder."""
+    """Configuration file of a project, relative to the project's folder."""
     user: str
-    """The configuration of all projects, from the home folder."""
+    """Configuration file of all projects, relative to the home folder."""
     servers: str
-    """The object or table of that file that names the servers."""
+    """Name of the JSON object or TOML table of servers."""
     skills: str
-    """The folder of skills, from the project's or the home folder."""
+    """Folder of skills, relative to the project's or the home folder."""
     names_transport: bool = False
-    """Whether an entry says that the server speaks over stdio."""
+    """Whether the entry needs `"type": "stdio"`."""
 
 
 VSCODE_USER_FOLDERS = {"darwin": "Library/Application Support/Code/User"}
@@ -69,23 +67,24 @@ CLIENT_FILES = {
 
 
 class Installed(Value):
-    """The files that were written."""
+    """Files written by an installation."""
 
     client: ClientProgram
     configuration: Path
     skill: Path
     replaced: bool
-    """Whether an entry of that name was there before."""
+    """Whether an earlier entry of this server was replaced."""
 
 
 def install(
     client: ClientProgram, root: Path, *, user: bool, arguments: tuple[str, ...] = ()
 ) -> Installed:
-    """Writes the configuration and the skill of one client.
+    """Writes the configuration and the skill of a client.
 
-    root: the project's folder, or the home folder where `user` is set. arguments: what follows `agent mcp`.
+    root: the project's folder, or the home folder if `user` is set. arguments: command-line
+    arguments after `agent mcp`.
 
-    Raises InputError where the client's configuration is not what it should be: nothing is written then.
+    Raises InputError without writing anything if the client's configuration is malformed.
     """
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: name the project's folder with --project")
@@ -105,21 +104,21 @@ def install(
 
 def _write_json(path: Path, servers_name: str, entry: dict[str, Any]) -> bool:
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
         by_hand = json.dumps({SERVER_NAME: entry})
         raise InputError(
             f"{path} is not JSON ({error}): correct the file, then install again; or add to its {servers_name} by "
             f"hand, where it has comments: {by_hand}"
         ) from None
-    servers = found.setdefault(servers_name, {}) if isinstance(found, dict) else None
+    servers = content.setdefault(servers_name, {}) if isinstance(content, dict) else None
     if not isinstance(servers, dict):
         raise InputError(
             f"{path} has no object {servers_name}: correct the file, then install again"
         )
     replaced = SERVER_NAME in servers
     servers[SERVER_NAME] = entry
-    _write(path, json.dumps(found, indent=2) + "\n")
+    _write(path, json.dumps(content, indent=2) + "\n")
     return replaced
 
 
@@ -129,26 +128,27 @@ def _write_toml(path: Path, command: list[str]) -> bool:
     from tomlkit.exceptions import TOMLKitError
 
     try:
-        found = tomlkit.parse(path.read_text(encoding="utf-8") if path.exists() else "")
+        document = tomlkit.parse(path.read_text(encoding="utf-8") if path.exists() else "")
     except TOMLKitError as error:
         raise InputError(
             f"{path} is not TOML ({error}): correct the file, then install again"
         ) from None
-    servers = found.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
+    servers = document.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
     if not isinstance(servers, dict):
         raise InputError(f"{path} has no table mcp_servers: correct the file, then install again")
     replaced = SERVER_NAME in servers
     entry = tomlkit.table()
     entry.update({"command": command[0], "args": command[1:], "startup_timeout_sec": CODEX_SECONDS})
     servers[SERVER_NAME] = entry
-    _write(path, tomlkit.dumps(found))
+    _write(path, tomlkit.dumps(document))
     return replaced
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes the file in one step, so that a client never reads half of it.
+    """Replaces a file in one step, so no client reads a half-written file.
 
-    The file keeps its mode, because configurations hold keys, and a link to it (of a folder of dotfiles) stays a link.
+    The mode of the file is kept, because configurations hold keys. A symbolic link (from a folder
+    of dotfiles) stays one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     target = path.resolve()

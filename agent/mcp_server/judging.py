@@ -1,4 +1,4 @@
-"""Makes the verdicts that the tools ask for: warm evaluators, a pool of threads, the budget and the history."""
+"""Makes verdicts for the tools, with warm evaluators, a thread pool, the budget and the history."""
 
 from __future__ import annotations
 
@@ -39,27 +39,29 @@ NEEDS_GPU_MESSAGES = {
 }
 CANCELLED_MESSAGE = "this verdict was cancelled: ask again where it is wanted after all"
 CANCEL_GRACE_SECONDS = 5.0
-"""Seconds that a cancelled verdict is given to stop at its next step; after that its processes are ended."""
+"""Seconds for a cancelled verdict to stop at its next step, before its processes are ended."""
 SERVER_RESTARTED_MESSAGE = (
     "the server ended before this verdict was made: submit the candidate again"
 )
 
 
 class JudgeRequest(Value):
-    """One question about one candidate, as a client asks it."""
+    """Request of a client for a verdict on a candidate."""
 
     question: Question
     problem: str
-    """A name, a file or a reference's text."""
+    """Name of a problem, path of a file, or text of a reference."""
     source: str
-    """A candidate's text or file."""
+    """Text of a candidate, or path of its file."""
     targets: tuple[str, ...] = ()
     seed: int | None = None
     baseline: str = "eager"
 
 
 class ServerJudge:
-    """One server's judge. Thread-safe; a context manager."""
+    """Judge of a server, with its evaluators and verdicts under way. Thread-safe; a context
+    manager.
+    """
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class ServerJudge:
         access: Access,
         workers: int = 2,
     ) -> None:
-        """device: cpu or cuda:N. workers: verdicts that are made side by side on the CPU rungs."""
+        """device: `cpu` or `cuda:N`. workers: number of verdicts on the CPU rungs in parallel."""
         self.device, self.history, self._budgets, self.access = device, history, budgets, access
         self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="mcp-verdict")
@@ -82,41 +84,43 @@ class ServerJudge:
 
     @property
     def budget(self) -> ServerBudget:
-        """The budget of the client whose call is answered."""
+        """Budget of the client of the current call."""
         return self._budgets.current
 
     @property
     def has_gpu(self) -> bool:
-        """Whether verdicts are made on a GPU, so that they have times."""
+        """Whether verdicts run on a GPU and can be timed."""
         return self.device != "cpu"
 
     # -------------------------------------------------------------- asking
-    def submit(self, asked: JudgeRequest) -> VerdictAnswer:
-        """Begins a verdict. The answer is running, or refused where nothing is judged. Never raises."""
+    def submit(self, request: JudgeRequest) -> VerdictAnswer:
+        """Starts a verdict. Returns state RUNNING, REFUSED or FAILED (for `bench` without a GPU:
+        FINISHED). Never raises.
+        """
         try:
             problem, source = (
-                find_problem(asked.problem, self.access),
-                read_source(asked.source, self.access),
+                find_problem(request.problem, self.access),
+                read_source(request.source, self.access),
             )
-            options = self._options(asked)
-            return self._begin(asked, problem, source, options)
+            options = self._options(request)
+            return self._begin(request, problem, source, options)
         except (InputError, ProblemError, InfrastructureError, OSError) as error:
             failed = isinstance(error, InfrastructureError | OSError)
             return self._answer(
                 state=AnswerState.FAILED if failed else AnswerState.REFUSED,
-                question=asked.question,
+                question=request.question,
                 error=_one_line(error),
             )
 
     def _begin(
-        self, asked: JudgeRequest, problem: Problem, source: str, options: Options
+        self, request: JudgeRequest, problem: Problem, source: str, options: Options
     ) -> VerdictAnswer:
         row = StoredVerdict(
-            id=uuid.uuid4().hex, created=utc_timestamp(), question=asked.question, problem=problem.name,
+            id=uuid.uuid4().hex, created=utc_timestamp(), question=request.question, problem=problem.name,
             problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=AnswerState.RUNNING,
             server=os.getpid(), client=CLIENT.get(),
         )  # fmt: skip
-        if asked.question is Question.BENCH and not self.has_gpu:
+        if request.question is Question.BENCH and not self.has_gpu:
             return self._without_gpu(row)
         if not self.budget.take():
             raise InputError(
@@ -126,7 +130,7 @@ class ServerJudge:
             self.history.begin(row)
             context = contextvars.copy_context()  # the thread charges this client
             self._running[row.id] = self._pool.submit(
-                context.run, self._judge, row, asked, problem, options
+                context.run, self._judge, row, request, problem, options
             )
         except BaseException:
             self.budget.give_back()
@@ -147,42 +151,46 @@ class ServerJudge:
         self._keep(row, answer, report=None)
         return answer
 
-    def _options(self, asked: JudgeRequest) -> Options:
-        """Raises InputError for a target or a baseline that is not known."""
+    def _options(self, request: JudgeRequest) -> Options:
+        """Returns the judge's options for a request. Raises InputError for an unknown target or
+        baseline.
+        """
         from kernelwright.agent.runtime.arguments import choose_targets
         from kernelwright.tools.evaluation.pipeline import Options
 
-        if asked.baseline not in BASELINES:
+        if request.baseline not in BASELINES:
             raise InputError(
-                f"unknown baseline {asked.baseline!r}: choose {' or '.join(BASELINES)}"
+                f"unknown baseline {request.baseline!r}: choose {' or '.join(BASELINES)}"
             )
-        targets = choose_targets(list(asked.targets), self.device)
-        timed = self.has_gpu and asked.question in (Question.BENCH, Question.PROFILE)
+        targets = choose_targets(list(request.targets), self.device)
+        timed = self.has_gpu and request.question in (Question.BENCH, Question.PROFILE)
         return Options(
-            targets=() if asked.question is Question.INTERPRET else targets,
+            targets=() if request.question is Question.INTERPRET else targets,
             profile=timed,
-            torch_compile=timed and asked.baseline == "compile",
+            torch_compile=timed and request.baseline == "compile",
             interpret=False
-            if asked.question in (Question.COMPILE, Question.PROFILE) and not timed
+            if request.question in (Question.COMPILE, Question.PROFILE) and not timed
             else None,
-            seed=asked.seed,
+            seed=request.seed,
         )
 
     # -------------------------------------------------------------- making
     def _judge(
-        self, row: StoredVerdict, asked: JudgeRequest, problem: Problem, options: Options
+        self, row: StoredVerdict, request: JudgeRequest, problem: Problem, options: Options
     ) -> VerdictAnswer:
-        """Makes a verdict and keeps it. Trouble of this machine is an answer too, and costs nothing."""
+        """Makes a verdict and stores the answer. A failure of this machine is an answer, too, and
+        costs no budget.
+        """
         report = None
         try:
-            on_cpu = asked.question in (Question.COMPILE, Question.INTERPRET)
+            on_cpu = request.question in (Question.COMPILE, Question.INTERPRET)
             evaluator = self._evaluator("cpu" if on_cpu else self.device)
             report = evaluator.evaluate(
                 problem, row.source, options, progress=lambda step: self._say(row.id, step)
             )
             self.budget.charge(report.seconds)
             self._check_wanted(row.id)
-            answer = self._finished(row, asked, report)
+            answer = self._finished(row, request, report)
         except Exception as error:
             self.budget.give_back()
             answer = self._unmade(row, error)
@@ -191,7 +199,9 @@ class ServerJudge:
         return answer
 
     def _unmade(self, row: StoredVerdict, error: Exception) -> VerdictAnswer:
-        """Returns the answer where a verdict was not made. What a cancelled one raises is of no interest."""
+        """Returns the answer for a verdict that raised. For a cancelled verdict the exception is
+        ignored.
+        """
         if row.id in self._cancelled:
             error = VerdictCancelled(CANCELLED_MESSAGE)
         elif not isinstance(error, InfrastructureError | ProblemError):
@@ -204,19 +214,19 @@ class ServerJudge:
             error=_one_line(error),
         )
 
-    def _finished(self, row: StoredVerdict, asked: JudgeRequest, report: Report) -> VerdictAnswer:
-        told = verdict_fields(asked.question, report, asked.baseline)
-        if asked.question is Question.PROFILE and not self.has_gpu and report.failure is None:
-            told |= {
+    def _finished(self, row: StoredVerdict, request: JudgeRequest, report: Report) -> VerdictAnswer:
+        fields = verdict_fields(request.question, report, request.baseline)
+        if request.question is Question.PROFILE and not self.has_gpu and report.failure is None:
+            fields |= {
                 "outcome": VerdictOutcome.NEEDS_GPU,
-                "explanation": NEEDS_GPU_MESSAGES[asked.question],
+                "explanation": NEEDS_GPU_MESSAGES[request.question],
             }
         return self._answer(
             verdict_id=row.id,
             state=AnswerState.FINISHED,
             question=row.question,
             problem=row.problem,
-            **told,
+            **fields,
         )
 
     def _keep(self, row: StoredVerdict, answer: VerdictAnswer, report: Report | None) -> None:
@@ -250,7 +260,7 @@ class ServerJudge:
             return self._evaluators[device]
 
     def warm(self) -> None:
-        """Makes the evaluators ready in the background."""
+        """Starts the evaluators in the background."""
         from kernelwright.agent.mcp_server.warming import warm
 
         def prepare() -> None:
@@ -262,15 +272,15 @@ class ServerJudge:
 
     # -------------------------------------------------------------- answering
     def running(self, verdict_id: str) -> Future[VerdictAnswer] | None:
-        """The verdict that this server makes under that id, or its beginning; None where it makes no such one."""
+        """Returns the future of a verdict of this server by its id; None if unknown."""
         return self._running.get(verdict_id)
 
     def step(self, verdict_id: str) -> str:
-        """Returns the step that a verdict is at; empty before its first."""
+        """Returns the current step of a verdict; empty before the first step."""
         return self._doing.get(verdict_id, "")
 
     def cancel(self, verdict_id: str) -> VerdictAnswer:
-        """Stops a verdict that has not ended, and returns its state. Never raises."""
+        """Stops a running verdict, and returns its state. Never raises."""
         running = self._running.get(verdict_id)
         if running is None or running.done() or self.history.find(verdict_id) is None:
             return self.result(verdict_id)
@@ -294,10 +304,11 @@ class ServerJudge:
             self._keep(row, answer, report=None)
 
     def _end_processes(self, verdict_id: str) -> None:
-        """Ends the processes of a cancelled verdict that hangs, where no verdict that is wanted uses them.
+        """Ends the evaluators' processes under a hanging cancelled verdict, unless another verdict
+        uses them.
 
-        The next verdict starts others. A verdict that is wanted has the other thread, so that it is never kept waiting
-        for long.
+        The next verdict starts new processes. Another verdict runs in the other thread meanwhile,
+        so the delay is short.
         """
         under_way = {name for name, future in self._running.items() if future.running()}
         if verdict_id not in under_way or not under_way <= self._cancelled:
@@ -309,7 +320,9 @@ class ServerJudge:
             evaluator.close()
 
     def result(self, verdict_id: str, report: bool = False, source: bool = False) -> VerdictAnswer:
-        """Returns the state of a verdict of this or an earlier server. Never raises."""
+        """Returns the state of a verdict of this or an earlier server, with report and source on
+        request. Never raises.
+        """
         try:
             row = self.history.find(verdict_id)
         except InfrastructureError as error:
@@ -319,11 +332,11 @@ class ServerJudge:
                 state=AnswerState.REFUSED,
                 error=f"there is no verdict {verdict_id!r}: history lists those that were made",
             )
-        more = {"report": row.report if report else "", "source": row.source if source else ""}
+        texts = {"report": row.report if report else "", "source": row.source if source else ""}
         if row.answer:
             return VerdictAnswer.model_validate_json(
-                row.answer[:-1] + f',"budget":{self.budget.left().model_dump_json()}}}'
-            ).with_(**more)
+                row.answer[:-1] + f',"budget":{self.budget.remaining().model_dump_json()}}}'
+            ).with_(**texts)
         if row.lost or (row.server == os.getpid() and row.id not in self._running):
             return self._answer(
                 verdict_id=row.id,
@@ -334,14 +347,14 @@ class ServerJudge:
             )
         return self._answer(
             verdict_id=row.id, state=AnswerState.RUNNING, question=row.question, problem=row.problem,
-            doing=self._doing.get(row.id, "waiting"), **more,
+            doing=self._doing.get(row.id, "waiting"), **texts,
         )  # fmt: skip
 
     def _answer(self, verdict_id: str | None = None, **fields: Any) -> VerdictAnswer:
-        return VerdictAnswer(verdict_id=verdict_id, budget=self.budget.left(), **fields)
+        return VerdictAnswer(verdict_id=verdict_id, budget=self.budget.remaining(), **fields)
 
     def close(self) -> None:
-        """Ends every process. Verdicts under way are kept as failed."""
+        """Ends every process. Verdicts under way are stored as failed."""
         with self._opening:
             self._closed = True
         for evaluator in self._evaluators.values():
@@ -356,7 +369,7 @@ class ServerJudge:
 
 
 def _state_of(error: Exception) -> AnswerState:
-    """Returns the state of a verdict that was not made."""
+    """Returns the state for a verdict that raised this exception."""
     if isinstance(error, VerdictCancelled):
         return AnswerState.CANCELLED
     return AnswerState.REFUSED if isinstance(error, ProblemError) else AnswerState.FAILED

@@ -1,4 +1,4 @@
-"""The MCP server with its transports: stdio for one local client, streamable HTTP for many."""
+"""MCP server with its transports: stdio for one local client, streamable HTTP for many clients."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ INSTRUCTIONS = (
     "with result. Every answer tells the budget that is left."
 )
 CLIENT_KEY = "kernelwright.client"
-"""The key under which a request's scope names the client."""
+"""Key of the client's name in a request's ASGI scope."""
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class KernelServer(MCPServer[Any]):
-    """Answers a call that cannot be used (an unknown tool, a wrong argument) as the tools answer their own refusals."""
+    """MCP server whose answers to invalid calls (unknown tool, wrong argument) have the form of the
+    tools' refusals.
+    """
 
     def __init__(self, judging: ServerJudge, version: str) -> None:
         super().__init__(
@@ -55,7 +57,7 @@ class KernelServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Calls one tool. A refused call is an answer with an error, never an exception."""
+        """Calls a tool. A refused call returns an answer with an error, never an exception."""
         if context is not None:
             CLIENT.set(_client_of(context))
 
@@ -67,13 +69,13 @@ class KernelServer(MCPServer[Any]):
             await self._check_names(name, arguments)
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            left = self._judging.budget.left()
+            budget = self._judging.budget.remaining()
             return tool_result(
-                ToolAnswer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True
+                ToolAnswer(verdict_id=None, budget=budget, error=_refusal(name, error)), failed=True
             )
 
     async def _check_names(self, tool_name: str, arguments: dict[str, Any]) -> None:
-        """Raises ToolError for an argument that the tool does not take: the SDK ignores it."""
+        """Raises ToolError for an unknown argument. The SDK would ignore the argument."""
         for tool in await self.list_tools():
             known_names = list(tool.input_schema.get("properties", ()))
             unknown_names = [name for name in arguments if name not in known_names]
@@ -90,15 +92,15 @@ def _client_of(context: Context[Any, Any]) -> str:
 
 
 def serve_stdio(judging: ServerJudge, version: str) -> None:
-    """Serves one client until it closes stdin, or Ctrl-C or SIGTERM ends the process."""
+    """Serves one client until stdin is closed, or Ctrl-C or SIGTERM ends the process."""
     _end_at_signals(judging)
     with _warmed(judging):
         KernelServer(judging, version).run("stdio")
 
 
 def _end_at_signals(judging: ServerJudge) -> None:
-    """Ends the process with its verdicts, and waits for no thread: the SDK's reader of stdin sits in one that nothing
-    ends but its client.
+    """Makes signals end the process and its verdicts without joining threads: the SDK's thread
+    blocks in a read of stdin.
     """
 
     def end(number: int, frame: object) -> None:
@@ -114,7 +116,7 @@ def _end_at_signals(judging: ServerJudge) -> None:
 def serve_http(judging: ServerJudge, version: str, host: str, port: int, tokens: Tokens) -> None:
     """Serves many clients at http://HOST:PORT/mcp until the process is interrupted.
 
-    tokens: what clients send as `Authorization: Bearer TOKEN`; without any none is asked for.
+    tokens: tokens accepted as `Authorization: Bearer TOKEN`; an empty set admits every client.
     """
     import uvicorn
 
@@ -126,20 +128,22 @@ def serve_http(judging: ServerJudge, version: str, host: str, port: int, tokens:
 
 
 def http_application(server: KernelServer, host: str, tokens: Tokens) -> Starlette:
-    """Returns the ASGI application. The SDK refuses requests of other origins where the host is loopback."""
+    """Returns the ASGI application. On a loopback host the SDK refuses requests of other origins."""
     application = server.streamable_http_app(host=host)
     application.add_middleware(BearerTokens, tokens=tokens)
     return application
 
 
 class BearerTokens:
-    """Refuses every request without a token of the server, and notes whose token it is."""
+    """Middleware: refuses requests without a valid token, and adds the client's name to the scope."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
         self._app, self._tokens = app, tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request with a token on, with the client's name; any other HTTP request is answered with 401."""
+        """Forwards a request with a valid token together with the client's name; answers any other
+        HTTP request with 401.
+        """
         from starlette.responses import JSONResponse
 
         if scope["type"] != "http":
@@ -160,12 +164,15 @@ class BearerTokens:
 
 
 def _refusal(tool: str, error: ToolError) -> str:
-    """One line: which arguments cannot be used, or what the SDK says of the call."""
+    """Returns one line: the invalid arguments with their errors, or the SDK's message."""
     from pydantic import ValidationError
 
     if not isinstance(error.__cause__, ValidationError):
         return " ".join(str(error).split())
-    wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()]
+    wrong = [
+        f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+        for detail in error.__cause__.errors()
+    ]
     return f"{tool} cannot use its arguments: {'; '.join(wrong)}"
 
 

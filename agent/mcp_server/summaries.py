@@ -1,4 +1,6 @@
-"""A report as the short answer that a coding agent reads: a pure function of the report and of the question."""
+"""Shortens a report to the answer for a coding agent: a pure function of the report and the
+question.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,14 @@ FAULTS_BEFORE_COMPILATION = frozenset(
         Fault.CHEAT,
     }
 )
-"""Faults of a text that is no candidate, or whose own kernels do not do the work."""
+"""Faults of a text without a valid candidate, or of a candidate whose kernels do not do the work.
+"""
 MAX_TRACEBACK_CHARACTERS = 1500
-"""Characters."""
+"""Number of characters of a traceback in an answer, from its end."""
 
 
 def outcome_of(question: Question, report: Report, baseline: str = "eager") -> VerdictOutcome:
-    """The one word for a report."""
+    """Returns the outcome word for a report."""
     if report.failure is not None and report.failure.fault in FAULTS_BEFORE_COMPILATION:
         return VerdictOutcome.INVALID
     if question is Question.COMPILE:
@@ -54,16 +57,18 @@ def _speed_outcome(report: Report, baseline: str) -> VerdictOutcome:
 
 
 def _speedup_over(profile: ProfileResult | None, baseline: str) -> Speedup | None:
-    """The speedup over `eager` or `compile`; None where it was not timed, or not by the candidate's method."""
+    """Returns the speedup over `eager` or `compile`; None if not timed, or timed by another method
+    than the candidate.
+    """
     if profile is None:
         return None
     return profile.over_eager() if baseline == "eager" else profile.over_compiled()
 
 
 def verdict_fields(question: Question, report: Report, baseline: str = "eager") -> dict[str, Any]:
-    """The fields of a `VerdictAnswer` that a report decides."""
+    """Returns the fields of a `VerdictAnswer` determined by a report."""
     stage = report.correctness or report.interpreted
-    own = report.own_work or (stage.own_work if stage else None)
+    work = report.own_work or (stage.own_work if stage else None)
     return {
         "outcome": outcome_of(question, report, baseline),
         "explanation": ""
@@ -74,7 +79,7 @@ def verdict_fields(question: Question, report: Report, baseline: str = "eager") 
         "failure": _failure(report.failure) if report.failure else None,
         "checks_passed": sum(check.passed for check in stage.checks) if stage else None,
         "checks_made": len(stage.checks) if stage else None,
-        "own_share": _finite(own.share) if own else None,
+        "own_share": _finite(work.share) if work else None,
         "seed": stage.seed if stage else None,
         "kernels": _kernels(report),
         "speed": _speed(report.profile, baseline) if report.profile and report.correct else None,
@@ -101,13 +106,13 @@ def _failure(failure: Failure) -> FailureNote:
 
 
 def _kernels(report: Report) -> tuple[KernelNote, ...]:
-    found = report.compile
-    if found is None:
+    compiled = report.compile
+    if compiled is None:
         return ()
     return tuple(
         KernelNote(
             name=kernel.name,
-            target=found.target,
+            target=compiled.target,
             registers=kernel.registers,
             spills=kernel.spills,
             shared=kernel.shared,
@@ -117,7 +122,7 @@ def _kernels(report: Report) -> tuple[KernelNote, ...]:
             vector_bits=kernel.vector_bits,
             launches=kernel.launches,
         )
-        for kernel in found.kernels
+        for kernel in compiled.kernels
     )
 
 
@@ -141,8 +146,10 @@ def _speed(profile: ProfileResult, baseline: str) -> SpeedNote:
         speed_of_light=_finite(profile.speed_of_light),
         bound=profile.roofline.bound if profile.roofline else "",
         launches=tuple(
-            LaunchNote(kernel=one.kernel, milliseconds=_finite(one.ms), share=_finite(one.share))
-            for one in profile.launches
+            LaunchNote(
+                kernel=launch.kernel, milliseconds=_finite(launch.ms), share=_finite(launch.share)
+            )
+            for launch in profile.launches
         ),
     )
 

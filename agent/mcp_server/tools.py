@@ -1,4 +1,4 @@
-"""The tools that a coding agent sees. What a docstring says is what the agent reads before it calls."""
+"""Tools for a coding agent. The docstring of a tool is the description read by the agent."""
 
 from __future__ import annotations
 
@@ -33,9 +33,13 @@ if TYPE_CHECKING:
 PROGRESS: ContextVar[Callable[[float, str], Awaitable[None]] | None] = ContextVar(
     "progress", default=None
 )
-"""Sends the client of the current call the seconds that have passed, and the step that its verdict is at."""
+"""Sends the client of the current call the seconds since its start, and the current step of its
+verdict.
+"""
 TOOL_ANSWER_SECONDS = 45.0
-"""How long a tool waits for its own verdict before it answers `running`: clients give up after 60 seconds."""
+"""Seconds a tool waits for its verdict before the answer `running`; clients give up after 60
+seconds.
+"""
 
 ProblemArgument = Annotated[
     str,
@@ -64,7 +68,7 @@ VerdictId = Annotated[
 ]
 
 PROGRESS_SECONDS = 1.0
-"""Seconds between two looks at the step of a verdict that is waited for."""
+"""Seconds between two progress messages."""
 TOOL_TITLES = {
     "problem_list": "List problems",
     "problem_show": "Show a problem",
@@ -78,37 +82,43 @@ TOOL_TITLES = {
     "cancel": "Cancel a verdict",
     "history": "List verdicts",
 }
-"""What a client shows a person for each tool."""
+"""Titles of the tools in a client's user interface."""
 CANDIDATE_CONTRACT = (
     "One Python file. `class ModelNew(torch.nn.Module)` takes the arguments of `Model.__init__` (get_init_inputs) and "
     "its forward those of `Model.forward`, and returns a new tensor of the same shape and dtype. Every computation is "
     "done by @triton.jit kernels of the file: torch only allocates, views and copies. It must be right at other sizes "
     "than its own and on unusual values (large, special, constant rows); host code may not depend on what tensors hold."
 )
+"""Rules for candidates, as part of the answer of `problem_show`."""
 
 
 def tool_result(answer: ToolAnswer, failed: bool = False) -> CallToolResult:
-    """An answer as MCP has it: structured, and the same as compact JSON for clients that show text.
+    """Returns an answer in MCP's form: structured, and as compact JSON text for clients without
+    structured content.
 
-    Fields that say nothing are left out of both; `answers.py` has the model of each.
+    Fields with default values are left out of both; answers.py holds the models.
     """
-    told = answer.model_dump_json(exclude_defaults=True)
+    text = answer.model_dump_json(exclude_defaults=True)
     structured = answer.model_dump(mode="json", exclude_defaults=True)
     return CallToolResult(
-        content=[TextContent(type="text", text=told)],
+        content=[TextContent(type="text", text=text)],
         structured_content=structured,
         is_error=failed,
     )
 
 
 class Tools:
-    """The tools of one server. None raises: trouble is in `error`, a broken kernel in `outcome`."""
+    """Tools of a server. No tool raises: a failed request has `error`, a broken kernel has
+    `outcome`.
+    """
 
     def __init__(self, judging: ServerJudge) -> None:
         self._judging = judging
 
     def add_to(self, server: MCPServer) -> None:
-        """Registers every tool. Their schemas of answers are not sent: they would be nine tenths of a tool list."""
+        """Registers every tool. Output schemas are not sent: they would be nine tenths of the tool
+        list.
+        """
         for tool in (
             self.problem_list, self.problem_show, self.compile, self.interpret, self.check, self.bench, self.profile,
             self.submit, self.result, self.cancel, self.history,
@@ -134,38 +144,39 @@ class Tools:
         """List the problems of the catalogue by name, title and family; with a query the nearest first."""
         from kernelwright.agent.problems.finding import catalogue, nearest_problems
 
-        found = nearest_problems(query, limit) if query.strip() else catalogue()[:limit]
+        problems = nearest_problems(query, limit) if query.strip() else catalogue()[:limit]
         lines = tuple(
-            ProblemLine(name=one.name, title=one.title, family=one.family) for one in found
+            ProblemLine(name=problem.name, title=problem.title, family=problem.family)
+            for problem in problems
         )
         return tool_result(
             ProblemsAnswer(
                 verdict_id=None,
-                budget=self._judging.budget.left(),
+                budget=self._judging.budget.remaining(),
                 problems=lines,
                 total=len(catalogue()),
             )
         )
 
     def problem_show(self, problem: ProblemArgument) -> CallToolResult:
-        """Show one problem: the PyTorch reference to agree with, and what a candidate must look like."""
-        left = self._judging.budget.left()
+        """Show a problem: its PyTorch reference and the rules for candidates."""
+        budget = self._judging.budget.remaining()
         try:
-            found = find_problem(problem, self._judging.access)
+            shown = find_problem(problem, self._judging.access)
         except (InputError, ProblemError, OSError) as error:
             return tool_result(
-                ProblemAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())),
+                ProblemAnswer(verdict_id=None, budget=budget, error=" ".join(str(error).split())),
                 failed=True,
             )
         return tool_result(
             ProblemAnswer(
                 verdict_id=None,
-                budget=left,
-                name=found.name,
-                title=found.title,
-                family=found.family,
-                problem_hash=found.hash,
-                reference=found.source,
+                budget=budget,
+                name=shown.name,
+                title=shown.title,
+                family=shown.family,
+                problem_hash=shown.hash,
+                reference=shown.source,
                 contract=CANDIDATE_CONTRACT,
             )
         )
@@ -174,8 +185,8 @@ class Tools:
     async def compile(
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None
     ) -> CallToolResult:
-        """Compile every kernel of a candidate ahead of time, without a GPU: errors with line and caret, registers,
-        spills, shared memory and occupancy. The quickest question: ask it first.
+        """Compile every kernel of a candidate ahead of time, without a GPU: errors with line and
+        caret, registers, spills, shared memory and occupancy. The fastest tool: use first.
         """
         return await self._ask(
             JudgeRequest(
@@ -200,8 +211,9 @@ class Tools:
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None,
         seed: SeedArgument = None,
     ) -> CallToolResult:  # fmt: skip
-        """Judge a candidate: does it compile, is it right at several sizes and on unusual values, do its own kernels
-        do the work? On the GPU where the server has one, else under the interpreter. `correct` here is the verdict.
+        """Judge a candidate: compilation, correctness at several sizes and on unusual values, and
+        whether its own kernels do the work. Runs on the server's GPU, else under the interpreter.
+        `correct` here is the verdict.
         """
         return await self._ask(
             JudgeRequest(
@@ -218,8 +230,8 @@ class Tools:
         baseline: BaselineArgument = "eager",
         seed: SeedArgument = None,
     ) -> CallToolResult:  # fmt: skip
-        """Judge a candidate and time it against PyTorch: faster, slower, inconclusive, incorrect or invalid; needs_gpu
-        where the server has none.
+        """Judge a candidate and time it against PyTorch: faster, slower, inconclusive, incorrect or
+        invalid; needs_gpu on a server without a GPU.
         """
         return await self._ask(
             JudgeRequest(
@@ -234,8 +246,8 @@ class Tools:
     async def profile(
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None
     ) -> CallToolResult:
-        """Say where a correct candidate's time goes: milliseconds of every launch, roofline, speed of light, registers
-        and occupancy. Without a GPU only what the compiler says.
+        """Show the time of every launch of a correct candidate, with roofline, speed of light,
+        registers and occupancy. Without a GPU: figures of the compiler only.
         """
         return await self._ask(
             JudgeRequest(
@@ -251,14 +263,14 @@ class Tools:
         source: SourceArgument, targets: TargetsArgument = None, seed: SeedArgument = None,
         baseline: BaselineArgument = "eager",
     ) -> CallToolResult:  # fmt: skip
-        """Begin a verdict and answer at once with its verdict_id: ask `result` for it. For several candidates side by
-        side.
+        """Begin a verdict and return at once with its verdict_id for `result`. For several
+        candidates in parallel.
         """
-        asked = JudgeRequest(
+        request = JudgeRequest(
             question=question, problem=problem, source=source, targets=tuple(targets or ()), seed=seed,
             baseline=baseline,
         )  # fmt: skip
-        return _told(self._judging.submit(asked))
+        return _verdict_result(self._judging.submit(request))
 
     async def result(
         self, verdict_id: VerdictId,
@@ -266,45 +278,51 @@ class Tools:
         report: Annotated[bool, Field(description="Answer the whole report as JSON too.")] = False,
         source: Annotated[bool, Field(description="Answer the candidate's text too.")] = False,
     ) -> CallToolResult:  # fmt: skip
-        """The verdict of that id, of this or an earlier server: waits for a running one, and says its step where it
-        has not ended.
+        """Return the verdict with this id, of this or an earlier server. Waits for a running
+        verdict, and returns its current step if still running.
         """
         await self._wait(verdict_id, wait_seconds)
-        return _told(await asyncio.to_thread(self._judging.result, verdict_id, report, source))
+        return _verdict_result(
+            await asyncio.to_thread(self._judging.result, verdict_id, report, source)
+        )
 
     def cancel(self, verdict_id: VerdictId) -> CallToolResult:
-        """Stop a verdict that waits or runs: at its next step, or after some seconds with its processes. Ask `result`
-        for its end.
+        """Stop a waiting or running verdict: at its next step, or after some seconds together with
+        its processes. `result` shows the end.
         """
-        return _told(self._judging.cancel(verdict_id))
+        return _verdict_result(self._judging.cancel(verdict_id))
 
     def history(
         self, problem: Annotated[str, Field(description="A problem's name; all where empty.")] = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
     ) -> CallToolResult:  # fmt: skip
-        """The newest verdicts, those of earlier servers too. `result` gives one with its report and text."""
-        left = self._judging.budget.left()
+        """List the newest verdicts, those of earlier servers included. `result` returns a verdict
+        with its report and text.
+        """
+        budget = self._judging.budget.remaining()
         try:
             name = find_problem(problem, self._judging.access).name if problem.strip() else ""
             lines, total = self._judging.history.newest(name, limit)
         except (InputError, ProblemError, InfrastructureError, OSError) as error:
             return tool_result(
-                HistoryAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())),
+                HistoryAnswer(verdict_id=None, budget=budget, error=" ".join(str(error).split())),
                 failed=True,
             )
         return tool_result(
-            HistoryAnswer(verdict_id=None, budget=left, verdicts=tuple(lines), total=total)
+            HistoryAnswer(verdict_id=None, budget=budget, verdicts=tuple(lines), total=total)
         )
 
-    async def _ask(self, asked: JudgeRequest) -> CallToolResult:
-        begun = await asyncio.to_thread(self._judging.submit, asked)
+    async def _ask(self, request: JudgeRequest) -> CallToolResult:
+        begun = await asyncio.to_thread(self._judging.submit, request)
         if begun.state is not AnswerState.RUNNING or begun.verdict_id is None:
-            return _told(begun)
+            return _verdict_result(begun)
         await self._wait(begun.verdict_id, TOOL_ANSWER_SECONDS)
-        return _told(await asyncio.to_thread(self._judging.result, begun.verdict_id))
+        return _verdict_result(await asyncio.to_thread(self._judging.result, begun.verdict_id))
 
     async def _wait(self, verdict_id: str, seconds: float) -> None:
-        """Waits until the verdict has ended or so many seconds have passed. A client that hangs up ends no verdict."""
+        """Waits for the end of a verdict, at most for this many seconds. A disconnected client ends
+        no verdict.
+        """
         running = self._judging.running(verdict_id)
         if running is None:
             return
@@ -315,5 +333,5 @@ class Tools:
             await asyncio.wait([ending], timeout=min(PROGRESS_SECONDS, seconds - passed))
 
 
-def _told(answer: VerdictAnswer) -> CallToolResult:
+def _verdict_result(answer: VerdictAnswer) -> CallToolResult:
     return tool_result(answer, failed=answer.state in (AnswerState.REFUSED, AnswerState.FAILED))

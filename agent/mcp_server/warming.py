@@ -1,4 +1,6 @@
-"""A first verdict that nobody waits for: it imports, forks and compiles what later verdicts then find ready."""
+"""Warms an evaluator with a first verdict: imports, forks and compilations done before the first
+request.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ class ModelNew(torch.nn.Module):
 
 
 def warm(evaluator: Evaluator) -> None:
-    """Judges a sum of two vectors, and throws the verdict away.
+    """Judges a sum of two vectors and drops the verdict.
 
-    Raises InfrastructureError where this machine cannot make a verdict.
+    Raises InfrastructureError if this machine cannot make a verdict.
     """
     from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.evaluation.pipeline import Options

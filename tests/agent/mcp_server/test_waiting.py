@@ -98,7 +98,7 @@ def test_a_cancelled_verdict_that_hangs_lets_the_next_one_be_made(judging, monke
     monkeypatch.setattr(judging_module, "CANCEL_GRACE_SECONDS", 0.5)
 
     async def cancel(client: Client) -> tuple[dict[str, Any], dict[str, Any], int]:
-        before = judging.budget.left().verdicts
+        before = judging.budget.remaining().verdicts
         hanging = await ask(client, "submit", question="compile", **CODE)
         behind = await ask(
             client, "submit", question="compile", problem="fused silu", source="x = ("
@@ -108,7 +108,7 @@ def test_a_cancelled_verdict_that_hangs_lets_the_next_one_be_made(judging, monke
         assert (await ask(client, "cancel", verdict_id=hanging["verdict_id"]))["state"] == "running"
         ended = await end_of(client, hanging["verdict_id"])
         after = await end_of(client, behind["verdict_id"])
-        return ended, after, before - judging.budget.left().verdicts
+        return ended, after, before - judging.budget.remaining().verdicts
 
     ended, after, spent = drive(judging, cancel)
     assert (ended["state"], "cancelled" in ended["error"]) == ("cancelled", True)
