@@ -29,7 +29,7 @@ from kernelwright.agent.serving.wire import Code, Error, ErrorBody, ProblemRefer
 from kernelwright.tools.hardware.machine_info import version
 
 WARMING_PROBLEM = "fused_silu"
-"""The problem of the catalogue that a server prepares before anybody asks for anything."""
+"""Catalogue problem prepared by a server before the first request."""
 BODY_BYTES = 2**20
 BATCH_BYTES = 16 * 2**20
 STATUS_OF_CODE = {
@@ -50,7 +50,7 @@ CODE_OF_STATUS = {
 
 
 def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
-    """Makes the application. Its lifespan starts the service and closes it."""
+    """Returns the ASGI application. Its lifespan starts and closes the service."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -93,7 +93,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
         BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES
     )
     app.add_middleware(
-        AdmissionMiddleware, known=context.tokens.client, needs_token=context.tokens.needed,
+        AdmissionMiddleware, client_of=context.tokens.client, needs_token=context.tokens.needed,
         answer=lambda refused: _refusal(context, refused),
     )  # fmt: skip
     app.add_exception_handler(RequestRefused, _refused)
@@ -104,7 +104,9 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
 
 
 def _warm(service: JudgeService) -> None:
-    """Loads what the first submission would wait for: modules, the catalogue, and the statements of the record."""
+    """Loads everything the first submission would wait for: modules, the catalogue, the SQL
+    statements of the record.
+    """
     candidate = "import triton\nimport triton.language as tl\n"
     submission = Submission(problem=ProblemReference(name=WARMING_PROBLEM), candidate=candidate)
     service.preparing.prepare(submission, client="")
@@ -121,7 +123,9 @@ def _keep_what_is_there() -> None:
 
 
 async def _first_request(app: FastAPI) -> None:
-    """One of our own: FastAPI makes its routes when the first request is matched, which takes a tenth of a second."""
+    """Sends a request to the own application: FastAPI builds its routes at the first match, which
+    takes a tenth of a second.
+    """
     path = "/v1/health"
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
@@ -158,7 +162,7 @@ def _refusal(context: Context, error: RequestRefused) -> JSONResponse:
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """Names the first field that cannot be used; what was sent is not sent back."""
+    """Returns the answer 422 with the name of the first invalid field, without the sent value."""
     assert isinstance(error, RequestValidationError)
     request.app.state.context.metrics.refused(Code.INVALID.value)
     first = error.errors()[0]
@@ -173,7 +177,9 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _says_json(request: Request) -> bool:
-    """Whether the body is announced as JSON; a form of a page of another site cannot do that."""
+    """Returns whether the body is declared as JSON. A form on a page of another site cannot declare
+    JSON.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")

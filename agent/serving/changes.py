@@ -1,4 +1,4 @@
-"""Notifies waiters of the changes of verdicts, within one event loop."""
+"""Notifies waiting coroutines of changes of verdicts, within one event loop."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Changes:
         """Whether whoever waits is to leave."""
 
     def attach(self) -> None:
-        """Attaches to the event loop that is running."""
+        """Attaches to the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def tell(self, verdict_id: str) -> None:
-        """Notifies the waiters that this verdict has changed."""
+        """Notifies the waiters of a change of this verdict."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, verdict_id)
 
@@ -36,7 +36,7 @@ class Changes:
 
     @contextmanager
     def of(self, verdict_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set at each change of this verdict; who waits clears it."""
+        """Yields an event set at each change of this verdict; the waiter clears the event."""
         event = asyncio.Event()
         self._waiting[verdict_id].add(event)
         try:

@@ -43,34 +43,38 @@ if TYPE_CHECKING:
 
 UNAUTHORIZED = 401
 REQUEST_BATCH_BYTES = 8 * 2**20
-"""The most bytes of one request with several candidates."""
+"""Maximum size of a request with several candidates, in bytes."""
 Named = str | Path | Problem
-"""A problem: a name of the server's catalogue, the path of a file here, or a Problem."""
+"""A problem: a name in the server's catalogue, the path of a local file, or a Problem."""
 
 
 class SubmittedVerdict(Status):
-    """The status of a verdict when it was submitted, with the verdict itself to wait for."""
+    """Status of a verdict at its submission, with a method to wait for the verdict."""
 
     _client: JudgeClient = PrivateAttr()
 
     def result(
         self, progress: Callable[[str], None] = ignore, *, timeout: float | None = None
     ) -> Verdict:
-        """Waits for the verdict, as the future of `Judge.submit` does. Raises what `JudgeClient.result` raises."""
+        """Waits for the verdict, like the future of `Judge.submit`. Raises the exceptions of
+        `JudgeClient.result`.
+        """
         return self._client.result(self, progress, timeout=timeout)
 
 
 class JudgeClient:
-    """Asks one judge service. Thread-safe; a context manager.
+    """Client of a judge service. Thread-safe; a context manager.
 
-    Every method waits while the service is busy (429) or away, and gives up after `patience` seconds in a row. They
-    raise ProblemError where the reference cannot be used, InputError where the request cannot, and JudgeServiceError
-    (an InfrastructureError) for everything else. A broken candidate is a value.
+    Every method waits while the service is busy (429) or out of reach, for up to `patience` seconds
+    in a row. Methods raise ProblemError for an unusable reference, InputError for an unusable
+    request, and JudgeServiceError (an InfrastructureError) for everything else. A broken candidate
+    is a value.
     """
 
     def __init__(self, url: str, token: str | None = None, patience: float = 600.0) -> None:
-        """url: `http://HOST:PORT`, or what `agent serve` prints (`http://HOST:PORT/#token=TOKEN`). token: of the
-        server's token file.
+        """url: `http://HOST:PORT`, or the address printed by `agent serve`
+        (`http://HOST:PORT/#token=TOKEN`). token: a token of the server's token file. patience:
+        seconds of waiting for a busy or absent service.
         """
         import httpx2
 
@@ -90,7 +94,7 @@ class JudgeClient:
         )  # certificates are read only where they are used
         self._http = httpx2.Client(**self._settings, limits=httpx2.Limits(max_connections=None))
         self._met = False
-        """Whether the service has ever answered: an address where nobody is fails at once."""
+        """Whether the service has ever answered. An address without a service fails at once."""
 
     def close(self) -> None:
         """Closes the connections. Submitted verdicts are still judged."""
@@ -112,10 +116,10 @@ class JudgeClient:
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None,
         progress: Callable[[str], None] = ignore, timeout: float | None = None, **options: Any,
     ) -> Verdict:  # fmt: skip
-        """Judges one candidate and waits for the verdict. `options`: as docs/reference/service.md lists them.
+        """Judges a candidate and waits for the verdict. `options`: see docs/reference/service.md.
 
-        timeout: seconds for everything together, the queue included; then the verdict is withdrawn and
-        JudgeServiceError is raised. None waits as long as the service needs.
+        timeout: seconds for everything together, the queue included; afterwards the verdict is
+        withdrawn and JudgeServiceError is raised. None: no limit.
         """
         deadline = Deadline(timeout)
         body = submission_of(problem, code, options, device, group)
@@ -130,7 +134,7 @@ class JudgeClient:
         group: str | None = None,
         **options: Any,
     ) -> SubmittedVerdict:
-        """Submits one candidate and does not wait: `submit(...).result()` does."""
+        """Submits a candidate without waiting; `submit(...).result()` waits."""
         return self._submit(submission_of(problem, code, options, device, group), Deadline(None))
 
     def _submit(self, body: Mapping[str, Any], deadline: Deadline) -> SubmittedVerdict:
@@ -140,7 +144,7 @@ class JudgeClient:
         return submitted
 
     def status(self, verdict_id: str, wait: float = 0.0) -> Status:
-        """Returns the status of a verdict; waits up to so many seconds (60 at most) until it has ended."""
+        """Returns the status of a verdict; waits up to `wait` seconds (60 at most) for its end."""
         return Status.model_validate_json(
             self._ask("GET", f"/v1/verdicts/{verdict_id}", params={"wait": wait})
         )
@@ -152,9 +156,11 @@ class JudgeClient:
         *,
         timeout: float | None = None,
     ) -> Verdict:
-        """Waits for the verdict of what was submitted. `progress` is told what it is at, now and then.
+        """Waits for the verdict of a submission. `progress` is called with the current step from
+        time to time.
 
-        timeout: seconds from now on; then the verdict is withdrawn and JudgeServiceError is raised.
+        timeout: seconds from now on; afterwards the verdict is withdrawn and JudgeServiceError is
+        raised.
         """
         return self._result(submitted, progress, Deadline(timeout))
 
@@ -177,11 +183,13 @@ class JudgeClient:
         return verdict
 
     def cancel(self, verdict_id: str) -> Status:
-        """Says that this client wants the verdict no more."""
+        """Withdraws this client's interest in a verdict."""
         return Status.model_validate_json(self._ask("DELETE", f"/v1/verdicts/{verdict_id}"))
 
     def events(self, verdict_id: str) -> Iterator[tuple[str, str]]:
-        """The kind and the JSON of each event, until the verdict has ended: status, progress, end."""
+        """Yields kind and JSON of each event up to the end of the verdict. Kinds: status, progress,
+        end.
+        """
         with self._http.sse(f"/v1/verdicts/{verdict_id}/events", timeout=TIMEOUT_SECONDS) as stream:
             answer = stream.response
             if answer.status_code >= 400:
@@ -195,11 +203,11 @@ class JudgeClient:
         self, candidates: Sequence[tuple[Named, str]], *, device: str | None = None, group: str | None = None,
         timeout: float | None = None, **options: Any,
     ) -> list[Verdict]:  # fmt: skip
-        """Judges many candidates, in the order given; equal ones are judged once. They are submitted together, and one
-        request waits for all of them.
+        """Judges many candidates, submitted together, and returns their verdicts in order. Equal
+        candidates are judged once.
 
-        options: as for `score`. timeout: seconds for everything together; then what has not ended is withdrawn and
-        JudgeServiceError is raised.
+        options: as for `score`. timeout: seconds for everything together; afterwards the open
+        verdicts are withdrawn and JudgeServiceError is raised.
         """
         deadline = Deadline(timeout)
         submitted = self.score_batch(candidates, wait=False, device=device, group=group, **options)
@@ -209,8 +217,8 @@ class JudgeClient:
         self, candidates: Sequence[tuple[Named, str]], *, wait: bool = True, device: str | None = None,
         group: str | None = None, **options: Any,
     ) -> list[Any]:  # fmt: skip
-        """Submits many candidates in one request. Returns their verdicts; with wait=False what was submitted, each to
-        be waited for by its `result`.
+        """Submits many candidates in one request. Returns their verdicts, or with wait=False a list
+        of SubmittedVerdict.
         """
         bodies = [
             submission_of(problem, code, options, device, group) for problem, code in candidates
@@ -236,8 +244,8 @@ class JudgeClient:
             ended |= {status.verdict_id: status for status in statuses}
         verdicts = []
         for status in submitted:
-            known = ended[status.verdict_id].model_copy(update={"known": status.known})
-            verdict = verdict_of(known)
+            final_status = ended[status.verdict_id].model_copy(update={"known": status.known})
+            verdict = verdict_of(final_status)
             assert verdict is not None, "it has ended"
             verdicts.append(verdict)
         return verdicts
@@ -268,7 +276,9 @@ class JudgeClient:
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None,
         timeout: float | None = None, **options: Any,
     ) -> Verdict:  # fmt: skip
-        """Does the same as `score` within an event loop. Cancelling the task cancels the verdict too."""
+        """Judges a candidate within an event loop, like `score`. Cancelling the task cancels the
+        verdict.
+        """
         import httpx2
 
         deadline = Deadline(timeout)
@@ -295,18 +305,22 @@ class JudgeClient:
     async def score_many_async(
         self, candidates: Sequence[tuple[Named, str]], *, at_once: int = 64, **options: Any
     ) -> list[Verdict]:
-        """Judges many candidates side by side, in the order given."""
+        """Judges many candidates, `at_once` in parallel, and returns their verdicts in order."""
         slots = asyncio.Semaphore(at_once)
 
-        async def one(problem: Named, code: str) -> Verdict:
+        async def score_candidate(problem: Named, code: str) -> Verdict:
             async with slots:
                 return await self.score_async(problem, code, **options)
 
-        return list(await asyncio.gather(*(one(problem, code) for problem, code in candidates)))
+        return list(
+            await asyncio.gather(*(score_candidate(problem, code) for problem, code in candidates))
+        )
 
     # -------------------------------------------------------------- the service
     def health(self) -> Health:
-        """Whether the service judges; a service that does not has an answer too."""
+        """Returns the state of the service, also of a service unable to judge. Raises
+        JudgeServiceError.
+        """
         import httpx2
 
         try:
@@ -321,23 +335,27 @@ class JudgeClient:
         return QueueState.model_validate_json(self._ask("GET", "/v1/queue"))
 
     # -------------------------------------------------------------- one request
-    def _ask(self, method: str, path: str, limit: Deadline | None = None, **what: Any) -> bytes:
-        """Returns the body of the answer. A busy or absent server is asked again, within `patience` and the limit."""
+    def _ask(
+        self, method: str, path: str, limit: Deadline | None = None, **arguments: Any
+    ) -> bytes:
+        """Returns the body of the answer. Repeats the request to a busy or absent server, within
+        `patience` and the limit.
+        """
         deadline, tries = self._last_try(limit), 0
         while True:
             try:
-                return self._once(method, path, what)
+                return self._once(method, path, arguments)
             except ServiceBusy as busy:
                 self._sleep(pause_seconds(tries, busy), deadline, busy)
                 tries += 1
 
-    def _once(self, method: str, path: str, what: Mapping[str, Any]) -> bytes:
+    def _once(self, method: str, path: str, arguments: Mapping[str, Any]) -> bytes:
         import httpx2
 
         try:
-            answer = self._http.request(method, path, **what)
+            answer = self._http.request(method, path, **arguments)
         except httpx2.TransportError as error:
-            raise self._away(error) from None
+            raise self._unreachable(error) from None
         self._met = True
         return read_answer(
             answer.status_code,
@@ -348,25 +366,25 @@ class JudgeClient:
         )
 
     def _last_try(self, limit: Deadline | None) -> float:
-        """Returns when an absent server is given up, of the monotonic clock."""
+        """Returns the end of the patience with an absent server, on the monotonic clock."""
         remaining = limit.remaining if limit is not None else math.inf
         return time.monotonic() + min(self._patience, remaining)
 
     async def _ask_async(
-        self, http: httpx2.AsyncClient, method: str, path: str, limit: Deadline, **what: Any
+        self, http: httpx2.AsyncClient, method: str, path: str, limit: Deadline, **arguments: Any
     ) -> bytes:
         import httpx2
 
         deadline, tries = self._last_try(limit), 0
         while True:
             try:
-                answer = await http.request(method, path, **what)
+                answer = await http.request(method, path, **arguments)
                 self._met, after = True, answer.headers.get("retry-after")
                 return read_answer(
                     answer.status_code, answer.content, after, method, str(answer.url)
                 )
             except httpx2.TransportError as error:
-                busy = self._away(error)
+                busy = self._unreachable(error)
             except ServiceBusy as refusal:
                 busy = refusal
             seconds = pause_seconds(tries, busy)
@@ -374,7 +392,7 @@ class JudgeClient:
             await asyncio.sleep(seconds)
             tries += 1
 
-    def _away(self, error: Exception) -> ServiceBusy:
+    def _unreachable(self, error: Exception) -> ServiceBusy:
         message = f"no connection ({type(error).__name__}: {error}): is agent serve running there?"
         if not self._met:
             self._raise_if_unknown()
@@ -382,8 +400,10 @@ class JudgeClient:
         return ServiceBusy(message, None)
 
     def _raise_if_unknown(self) -> None:
-        """Raises InputError where the service does not know the token: it reads no body of who has none, and closes
-        the connection, so that its answer to one that is being sent may be lost; this request has no body.
+        """Raises InputError if the service does not know the token.
+
+        Without a valid token the service reads no body and closes the connection, so its answer to
+        a request with a body may be lost. This request has no body.
         """
         import httpx2
 
@@ -407,7 +427,7 @@ def _check_patience(seconds: float, deadline: float, busy: ServiceBusy, url: str
 def _one_request(
     waiting: list[int], bodies: Sequence[dict[str, Any]]
 ) -> tuple[list[int], list[int]]:
-    """Splits what waits into what fits into one request, and the rest."""
+    """Splits waiting indices into those of the next request and the remaining ones."""
     size = count = 0
     while count < min(MAX_BATCH, len(waiting)):
         size += len(json.dumps(bodies[waiting[count]]))
@@ -420,7 +440,9 @@ def _one_request(
 def _without_submitted(
     answer: BatchAnswer, indices: Sequence[int], statuses: dict[int, Status]
 ) -> list[int]:
-    """Notes what was accepted, and returns what is to be asked again. Raises InputError for what never will be."""
+    """Stores the status of accepted submissions, and returns the indices to be sent again. Raises
+    InputError for an invalid candidate.
+    """
     again = []
     for index, entry in zip(indices, answer.verdicts, strict=True):
         if entry.status is not None:

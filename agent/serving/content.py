@@ -1,4 +1,10 @@
-"""A submission made ready: the problem found, the options checked, and the identity of the verdict by its content."""
+"""Prepares submissions: finds the problem, checks the options, derives the verdict's id from the
+content.
+
+The id is a SHA-256 over the hashes of candidate and problem, the problem's name, the options, the
+device, the evaluator's environment and, for a client's own reference, the client. Equal submissions
+share a verdict.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +36,7 @@ def _catalogue_texts() -> frozenset[str]:
 
 
 class RequestRefused(Exception):
-    """A request that has an error for an answer. `retry_after`: seconds after which it may be repeated."""
+    """Error answer to a request. retry_after: seconds after which the request may be repeated."""
 
     def __init__(self, code: Code, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -38,12 +44,12 @@ class RequestRefused(Exception):
 
 
 def no_such_verdict(verdict_id: str) -> RequestRefused:
-    """Returns the answer where there is no verdict of this id, or none that a client may see."""
+    """Returns the error for an unknown verdict, or one hidden from the client."""
     return RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
 
 
 class PreparedSubmission(BaseModel):
-    """A submission that can be judged."""
+    """Submission ready for judging."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,28 +60,30 @@ class PreparedSubmission(BaseModel):
     options: Options
     device: DeviceKind
     domain: str
-    """The client whose reference it is; empty for a problem of the server's own."""
+    """Client behind the reference; empty for a problem of the server."""
     group: str | None
 
 
 class Preparing:
-    """The server's permissions, and the environment of its verdicts."""
+    """Prepares submissions under the server's permissions, for the environments of its judges."""
 
     def __init__(
         self, pool: JudgePool, kernelbench: Path | None, allow_import: Sequence[str],
         may_send_references: Callable[[str], bool] = lambda client: True, has_one_client: bool = False,
     ) -> None:  # fmt: skip
-        """may_send_references: whether this client may send references, which run as this server's user.
-        has_one_client: whether all requests are of one client, so that no reference is another client's.
+        """may_send_references: whether a client may send references; these run with the rights of
+        the server's user. has_one_client: whether all requests come from one client, so no
+        reference is another client's.
         """
         self._pool, self._kernelbench, self._allowed = pool, kernelbench, frozenset(allow_import)
         self._may_send_references, self._has_one_client = may_send_references, has_one_client
         self._named = lru_cache(maxsize=1024)(self._find)
 
     def prepare(self, submission: Submission, client: str) -> PreparedSubmission:
-        """Finds the problem, checks the options and names the verdict. Raises RequestRefused.
+        """Returns the submission with problem, options and verdict id. Raises RequestRefused.
 
-        A verdict on a client's own reference is that client's alone: the reference runs in the process that compares.
+        Clients do not share verdicts on references of their own: the reference runs in the process
+        of the comparison.
         """
         device = submission.device or self._pool.devices[0]
         if device not in self._pool.devices:
@@ -127,7 +135,7 @@ class Preparing:
             raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None
 
     def _is_own(self, problem: Problem) -> bool:
-        """Whether a problem's text is one of this server's problems, whoever sends it."""
+        """Returns whether the text equals a problem of this server, whoever sends the text."""
         if problem.source in _catalogue_texts():
             return True
         try:

@@ -1,4 +1,4 @@
-"""The judge service as a run sees it: an evaluator."""
+"""Adapts the judge service to the evaluator interface of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class ServiceEvaluator:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
-        """Raises ProblemError, InputError and InfrastructureError. Attempts that were lost are among the warnings."""
+        """Returns the service's verdict, with lost attempts among its warnings. Raises
+        ProblemError, InputError and InfrastructureError.
+        """
         service_fields = service_options(options) if options is not None else {}
         device = self._device.value if self._device else None
         submitted = self._client.submit(problem, source, device=device, **service_fields)
@@ -46,5 +48,5 @@ class ServiceEvaluator:
 
 
 def service_options(options: Options) -> dict[str, Any]:
-    """Returns those options of a verdict that the service takes."""
+    """Returns the options of a verdict accepted by the service."""
     return options.model_dump(include=set(VerdictOptions.model_fields))

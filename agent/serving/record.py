@@ -1,6 +1,7 @@
-"""What the service remembers, in one SQLite file: submissions, verdicts, attempts. It survives SIGKILL.
+"""Record of the service in an SQLite file: submissions, verdicts, attempts. Survives SIGKILL.
 
-Every change is one transaction in WAL mode. A file belongs to one server at a time, which a lock on `FILE.lock` holds.
+Every change is a transaction in WAL mode. A lock on `FILE.lock` gives the file to one server at a
+time.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class RememberedVerdict(BaseModel):
 
     id: str
     sequence: int
-    """Its place in the order of arrival; a verdict that is judged anew gets a new one."""
+    """Number in the order of arrival; a new number for each new judging."""
     state: State
     problem: str
     problem_hash: str
     candidate_hash: str
     device: DeviceKind
     domain: str = ""
-    """Whose reference it is; empty for the server's own problems."""
+    """Client behind the reference; empty for the server's own problems."""
     priority: int = 0
     submitted: float
     started: float | None = None
@@ -49,22 +50,24 @@ class RememberedVerdict(BaseModel):
 
     @property
     def may_be_judged_anew(self) -> bool:
-        """Whether it ended without a verdict, or with one that a loaded machine may have caused."""
+        """Whether the verdict ended without a report, or with a fault possibly caused by a loaded
+        machine.
+        """
         if self.state is State.FINISHED:
             return self.score is not None and self.score.mask
         return self.state.ended
 
 
 class VerdictTexts(BaseModel):
-    """The texts that a judge needs to make a verdict."""
+    """Texts needed by a judge for a verdict."""
 
     model_config = ConfigDict(frozen=True)
 
     problem: str
-    """JSON of a Problem."""
+    """JSON of the Problem."""
     candidate: str
     options: str
-    """The Options as JSON."""
+    """JSON of the Options."""
 
 
 PLAIN_COLUMNS = [
@@ -72,7 +75,7 @@ PLAIN_COLUMNS = [
     for column in VERDICT.c
     if column.name not in ("problem_json", "candidate", "options", "report")
 ]
-"""The columns without the texts."""
+"""Columns of a verdict except its texts."""
 _THIS = VERDICT.c.id == sa.bindparam("this")
 # Statements of every submission, made once: building one takes longer than SQLite takes to run it.
 _FIND = sa.select(*PLAIN_COLUMNS).where(_THIS)
@@ -96,10 +99,12 @@ _END_ATTEMPT = sa.update(ATTEMPT).where(
 
 
 class VerdictDatabase:
-    """The service's SQLite file, which any thread may read and write."""
+    """SQLite file of the service, read and written by any thread."""
 
     def __init__(self, file: Path) -> None:
-        """Raises InputError where another server has the file, or it was made by another version."""
+        """Opens and locks the file. Raises InputError for a file in use by another server, or of
+        another version.
+        """
         file.parent.mkdir(parents=True, exist_ok=True)
         self._lock_file = file.with_name(file.name + ".lock").open("w")
         try:
@@ -118,19 +123,21 @@ class VerdictDatabase:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Opens one transaction that writes."""
+        """Opens a transaction for writing."""
         with self._engine.begin() as connection:
             yield connection
 
     # -------------------------------------------------------------- reading
     def find(self, verdict_id: str) -> RememberedVerdict | None:
-        """Returns the state of the verdict with this id; None where it was never submitted."""
+        """Returns the state of the verdict with this id; None if never submitted."""
         with self._engine.connect() as connection:
             row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
         return remembered(row) if row is not None else None
 
     def texts(self, verdict_id: str) -> VerdictTexts:
-        """Problem, candidate and options of a verdict. Raises NoResultFound for an unknown id."""
+        """Returns problem, candidate and options of a verdict. Raises NoResultFound for an unknown
+        id.
+        """
         with self._engine.connect() as connection:
             row = connection.execute(_TEXTS, {"this": verdict_id}).one()
         return VerdictTexts(
@@ -138,7 +145,7 @@ class VerdictDatabase:
         )
 
     def report(self, verdict_id: str) -> Report | None:
-        """The report of a verdict, None while there is none."""
+        """Returns the report of a verdict; None before its end."""
         with self._engine.connect() as connection:
             packed = connection.execute(_REPORT, {"this": verdict_id}).scalar()
         return Report.model_validate_json(_decompress(packed)) if packed else None
@@ -157,7 +164,7 @@ class VerdictDatabase:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Opens a connection that reads."""
+        """Opens a connection for reading."""
         with self._engine.connect() as connection:
             yield connection
 
@@ -182,7 +189,7 @@ class VerdictDatabase:
             return [remembered(row) for row in connection.execute(query).mappings()]
 
     def wanted_by(self, verdict_ids: Sequence[str]) -> dict[str, set[str]]:
-        """The clients that wait for each verdict."""
+        """Returns the clients waiting for each verdict."""
         clients_by_verdict: dict[str, set[str]] = {verdict_id: set() for verdict_id in verdict_ids}
         query = (
             sa.select(SUBMISSION.c.verdict_id, SUBMISSION.c.client)
@@ -207,9 +214,10 @@ class VerdictDatabase:
             return [seconds for (seconds,) in connection.execute(query)]
 
     def spent_since(self, moment: float) -> list[tuple[str, float, float]]:
-        """Returns client, end and judge seconds of each attempt that ended after a moment, the oldest first.
+        """Returns client, end and judge seconds of each attempt with an end after `moment`, oldest
+        first.
 
-        The client is the one that submitted the verdict first, which pays for it.
+        An attempt is charged to the client of the verdict's first submission.
         """
         of_verdict = SUBMISSION.alias()
         first = (
@@ -228,7 +236,9 @@ class VerdictDatabase:
             return [tuple(row) for row in connection.execute(query)]
 
     def references(self, evaluator: str) -> dict[str, TrialOutcome]:
-        """Returns the references that work, as this version of the evaluator tried them, by their keys."""
+        """Returns the outcomes of working references by key, as tried by this version of the
+        evaluator.
+        """
         query = sa.select(REFERENCE.c.key, REFERENCE.c.outcome).where(
             REFERENCE.c.evaluator == evaluator
         )
@@ -237,14 +247,16 @@ class VerdictDatabase:
             return {key: TrialOutcome.model_validate_json(outcome) for key, outcome in rows}
 
     def last_sequence(self) -> int:
-        """The sequence number of the newest verdict, 0 where there is none."""
+        """Returns the sequence number of the newest verdict; 0 for an empty record."""
         with self._engine.connect() as connection:
             return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
 
     def ended(
         self, client: str | None, problem: str | None, ended_after: float | None
     ) -> list[str]:
-        """Returns the ids of verdicts that have ended: those that a client submitted, of a problem, after a time."""
+        """Returns the ids of ended verdicts: submitted by a client, on a problem, ended after a
+        time. None: any.
+        """
         query = sa.select(VERDICT.c.id).where(
             VERDICT.c.state.in_([s.value for s in State if s.ended])
         )
@@ -259,7 +271,7 @@ class VerdictDatabase:
             return list(connection.execute(query.order_by(VERDICT.c.sequence)).scalars())
 
     def ended_before(self, time_limit: float, limit: int) -> list[str]:
-        """Returns the ids of at most `limit` verdicts that ended before a time."""
+        """Returns the ids of at most `limit` verdicts with an end before a time."""
         is_old = VERDICT.c.state.in_([s.value for s in State if s.ended]) & (
             VERDICT.c.ended < time_limit
         )
@@ -270,7 +282,7 @@ class VerdictDatabase:
 
     # -------------------------------------------------------------- writing
     def keep_reference(self, evaluator: str, key: str, outcome: TrialOutcome) -> None:
-        """Records that a reference works."""
+        """Stores the outcome of a working reference."""
         values = {"key": key, "evaluator": evaluator, "at": time.time()}
         with self.write() as connection:
             connection.execute(
@@ -288,7 +300,9 @@ class VerdictDatabase:
                 connection.execute(sa.delete(VERDICT).where(VERDICT.c.id.in_(ids)))
 
     def queue_again(self, verdict_id: str, sequence: int) -> None:
-        """Forgets the report of a verdict, which is to be judged again; its attempts stay on record."""
+        """Deletes the report of a verdict and queues the verdict again; its attempts stay on
+        record.
+        """
         empty = dict.fromkeys(
             ("started", "ended", "score", "report", "error_code", "error_message")
         )
@@ -298,7 +312,9 @@ class VerdictDatabase:
     def queue(
         self, verdict: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None
     ) -> None:
-        """A verdict that is new or is to be judged anew, and the submission that asked for it, in one transaction."""
+        """Stores a queued verdict, new or to be judged again, and its submission, in one
+        transaction.
+        """
         values = {
             "id": verdict.id, "sequence": verdict.sequence, "state": State.QUEUED.value, "problem": verdict.problem,
             "problem_hash": verdict.problem_hash, "candidate_hash": verdict.candidate_hash,
@@ -313,18 +329,18 @@ class VerdictDatabase:
             _submit(connection, verdict.id, client, group)
 
     def submission(self, verdict_id: str, client: str, group: str | None) -> None:
-        """Records that a client submitted a verdict that is known."""
+        """Stores a client's submission of a known verdict."""
         with self.write() as connection:
             _submit(connection, verdict_id, client, group)
 
     def withdraw(self, verdict_id: str, client: str) -> None:
-        """Notes that a client wants this verdict no more."""
+        """Marks a client's submissions of this verdict as withdrawn."""
         mine = (SUBMISSION.c.verdict_id == verdict_id) & (SUBMISSION.c.client == client)
         with self.write() as connection:
             connection.execute(sa.update(SUBMISSION).where(mine).values(withdrawn=True))
 
     def begin(self, verdict_id: str, judge: str, now: float) -> int:
-        """Notes that a judge is at work on it. Returns the attempt's number, from 1."""
+        """Stores the start of an attempt. Returns the attempt's number, from 1."""
         with self.write() as connection:
             number = (connection.execute(_LAST_ATTEMPT, {"this": verdict_id}).scalar() or 0) + 1
             values = {
@@ -343,7 +359,7 @@ class VerdictDatabase:
     def end_attempt(
         self, verdict_id: str, outcome: Outcome, message: str, changes: Mapping[str, Any]
     ) -> None:
-        """Ends the attempt that is running, and changes the verdict's row in the same transaction."""
+        """Ends the running attempt, and changes the verdict's row in the same transaction."""
         with self.write() as connection:
             ended = {"outcome": outcome.value, "ended": time.time(), "message": message}
             connection.execute(_END_ATTEMPT, {"this": verdict_id, **ended})
@@ -355,7 +371,7 @@ class VerdictDatabase:
             _set(connection, verdict_id, priority=priority)
 
     def set_state(self, verdict_id: str, state: State) -> None:
-        """Sets the state of a verdict, with the time where that ends it."""
+        """Sets the state of a verdict; for a final state also its end time."""
         with self.write() as connection:
             _set(
                 connection,
@@ -366,13 +382,13 @@ class VerdictDatabase:
 
 
 MAX_REFERENCES = 10_000
-"""References that a server remembers, the newest."""
+"""Number of reference outcomes loaded at the start, newest first."""
 MAX_IDS_OF_A_STATEMENT = 500
-"""Ids that one statement names, under the limit of parameters of every SQLite."""
+"""Maximum number of ids in a statement, below the parameter limit of every SQLite build."""
 
 
 def finished_columns(report: Report, score: Score) -> dict[str, Any]:
-    """The columns of a verdict that has a report."""
+    """Returns the columns of a verdict with a report."""
     return {
         "state": State.FINISHED.value, "ended": time.time(), "report": _compress(report.model_dump_json()),
         "score": score.model_dump_json(), "error_code": None, "error_message": None,
@@ -380,7 +396,7 @@ def finished_columns(report: Report, score: Score) -> dict[str, Any]:
 
 
 def failed_columns(code: Code, message: str) -> dict[str, Any]:
-    """The columns of a verdict that has none."""
+    """Returns the columns of a verdict without a report."""
     ended = {"state": State.FAILED.value, "ended": time.time()}
     return {**ended, "error_code": code.value, "error_message": message}
 

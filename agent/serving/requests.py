@@ -1,4 +1,4 @@
-"""What a client sends, and what it makes of answers: shared by the sync and the async way. Imports no HTTP library."""
+"""Requests and answers of the clients, synchronous and asynchronous. Imports no HTTP library."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
 SUBMISSION_SETTINGS = ("force", "priority")
-"""Fields of a submission that clients give beside the options of the verdict."""
+"""Fields of a submission passed by callers together with the options of the verdict."""
 WAIT_SECONDS = 30.0
-"""Seconds that the server waits before it answers one request for a status."""
+"""Seconds the server may hold a request for a status."""
 TIMEOUT_SECONDS = 60.0
-"""Seconds without an answer after which a connection is given up: more than WAIT_SECONDS."""
+"""Timeout of an HTTP request in seconds; longer than WAIT_SECONDS."""
 MAX_PAUSE_SECONDS = 30.0
-"""Seconds between two tries at most."""
+"""Maximum pause between two tries, in seconds."""
 
 
 class JudgeServiceError(InfrastructureError):
-    """The service cannot be reached, or has no answer; one line that says what to do."""
+    """The service is out of reach or has no answer. The message is one line with the remedy."""
 
 
 class VerdictNotInTime(JudgeServiceError):
-    """The caller's own time limit has passed; the verdict was withdrawn."""
+    """The caller's time limit has passed; the verdict was withdrawn."""
 
 
 class Verdict(Value):
-    """The service's verdict on one candidate."""
+    """Verdict of the service on a candidate."""
 
     verdict_id: str
     score: Score
     report: Report
     known: bool = False
-    """Whether it had been judged, or was waiting to be, before this submission."""
+    """Whether the verdict existed or waited before this submission."""
     attempts: int = 1
 
     @property
@@ -62,12 +62,12 @@ class Verdict(Value):
 
     @property
     def speedup(self) -> float | None:
-        """The speedup over eager, None where nothing was timed."""
+        """Speedup over eager PyTorch; None if not timed."""
         return self.report.speedup
 
 
 class ServiceBusy(Exception):
-    """The service asks to come again later: 429, 503, or no connection."""
+    """The service asks for a later request: 429, 503, or no connection."""
 
     def __init__(self, message: str, seconds: float | None) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class ServiceBusy(Exception):
 
 
 class Deadline:
-    """The end of a time limit over several requests."""
+    """Time limit over several requests."""
 
     def __init__(self, seconds: float | None) -> None:
         """seconds: from now on; None sets no limit."""
@@ -84,11 +84,11 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds that are left, at least 0; infinite where there is no limit."""
+        """Remaining seconds, at least 0; infinite without a limit."""
         return max(0.0, self._end - time.monotonic())
 
     def check(self, status: Status) -> None:
-        """Raises VerdictNotInTime where no time is left."""
+        """Raises VerdictNotInTime after the deadline."""
         if self.remaining <= 0:
             activity = status.doing or status.state.value
             raise VerdictNotInTime(
@@ -103,10 +103,11 @@ def submission_of(
     device: str | None,
     group: str | None,
 ) -> dict[str, Any]:
-    """The body of a submission, checked here. A path, or the name of a file that exists, is read and sent as source.
+    """Returns the checked body of a submission. The file of a path or file name is read and sent as
+    source.
 
-    options: those of the verdict, and `force` and `priority`.
-    Raises InputError for an option that there is not, and ProblemError for a file that is no problem.
+    options: options of the verdict, and `force` and `priority`. Raises InputError for an unknown
+    option, and ProblemError for a file without a problem.
     """
     if device is not None and device not in list(DeviceKind):
         raise InputError(f"device {device!r}: choose {', '.join(DeviceKind)}")
@@ -141,9 +142,9 @@ def _reference(problem: str | Path | Problem) -> ProblemReference:
 def read_answer(
     status_code: int, body: bytes, retry_after: str | None, method: str, url: str
 ) -> bytes:
-    """The body of an answer that is none of an error.
+    """Returns the body of a successful answer.
 
-    Raises Busy where the request is to be repeated, InputError, ProblemError or JudgeServiceError where it is not.
+    Raises ServiceBusy if the request is to be repeated; otherwise InputError or JudgeServiceError.
     """
     if status_code < 400:
         return body
@@ -167,17 +168,17 @@ def read_answer(
 
 
 def pause_seconds(tries: int, busy: ServiceBusy) -> float:
-    """Returns the seconds until the next try: what the service asks for, else more each time; never the same for two
-    clients.
+    """Returns the seconds until the next try: the service's own figure, else exponential backoff
+    from 0.2 s. A random factor of 0.75 to 1.25 keeps clients apart.
     """
     pause = busy.seconds if busy.seconds is not None else min(MAX_PAUSE_SECONDS, 0.2 * 2.0**tries)
     return min(MAX_PAUSE_SECONDS, pause) * random.uniform(0.75, 1.25)
 
 
 def verdict_of(status: Status) -> Verdict | None:
-    """Returns the verdict; None where it has not ended.
+    """Returns the verdict of a status; None before its end.
 
-    Raises ProblemError where the reference cannot be used, JudgeServiceError where there is no verdict.
+    Raises ProblemError for an unusable reference, JudgeServiceError for any other missing verdict.
     """
     if not status.state.ended:
         return None

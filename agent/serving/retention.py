@@ -15,23 +15,26 @@ ROUND_SECONDS = 3_600.0
 
 
 class Deletion:
-    """Deletes verdicts that have ended, with their attempts and submissions. Thread-safe."""
+    """Deletes ended verdicts with their attempts and submissions. Thread-safe."""
 
     def __init__(self, record: VerdictDatabase, lock: threading.RLock) -> None:
-        """lock: the service's, so that no verdict is submitted again while it is deleted."""
+        """lock: lock of the service, so no verdict is submitted again during its deletion."""
         self._record, self._lock = record, lock
 
     def delete(self, client: str | None, problem: str | None, ended_after: float | None) -> int:
-        """Deletes verdicts of a client, of a problem, or that ended after a time, and returns how many."""
+        """Deletes the ended verdicts of a client, on a problem, or with an end after a time.
+        Returns their number.
+        """
         with self._lock:
             verdict_ids = self._record.ended(client, problem, ended_after)
             self._record.delete(verdict_ids)
         return len(verdict_ids)
 
     def delete_old(self, ended_before: float) -> int:
-        """Deletes verdicts that ended before a time (seconds since 1970), and returns how many.
+        """Deletes the verdicts with an end before a time (seconds since 1970). Returns their
+        number.
 
-        Requests are answered between two rounds of a few hundred verdicts.
+        Works in rounds of a few hundred verdicts, with requests answered in between.
         """
         count = 0
         while True:
@@ -44,10 +47,12 @@ class Deletion:
 
 
 class Retention:
-    """A thread that deletes old verdicts with their attempts and submissions, at its start and every hour."""
+    """Thread deleting old verdicts with their attempts and submissions, at its start and every
+    hour.
+    """
 
     def __init__(self, deletion: Deletion, days: float) -> None:
-        """days: for which a verdict is kept after it has ended."""
+        """days: age of a verdict at its deletion, counted from its end."""
         self._deletion, self._seconds = deletion, days * DAY_SECONDS
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
@@ -57,7 +62,7 @@ class Retention:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread, after the round that it is at."""
+        """Stops the thread after the current round."""
         self._closed.set()
         self._thread.join()
 

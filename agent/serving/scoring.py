@@ -1,4 +1,6 @@
-"""The score that the service answers for a report. Its weights are the trainer's affair (agent/rewards, plugs)."""
+"""Computes the score of a report in the service's answers. Trainers choose the weights
+(agent/rewards, plugs).
+"""
 
 from __future__ import annotations
 

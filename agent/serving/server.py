@@ -39,13 +39,14 @@ from kernelwright.errors import InputError
 from kernelwright.tools.hardware.open_files import raise_open_files_limit
 
 GRACE_SECONDS = 5
-"""Seconds that answers under way are given when the server is stopped."""
+"""Seconds for answers under way after the server is stopped."""
 CONNECTION_IDLE_SECONDS = 65
-"""Seconds for which a connection is kept between two requests. Clients keep theirs for less (httpx 5, others up to 60);
-otherwise one would send its next request into a connection that is being closed.
+"""Seconds a connection is kept open between two requests. Must exceed the clients' own limit (httpx
+5, others up to 60); otherwise a client would send its next request into a connection about to
+close.
 """
 MAX_WAITING_CONNECTIONS = 2048
-"""Connections that wait to be taken."""
+"""Length of the socket's queue of connections not yet accepted."""
 
 
 class References(StrEnum):
@@ -56,7 +57,7 @@ class References(StrEnum):
 
 
 class ServerOptions(BaseModel):
-    """What a server is started with."""
+    """Options of a server."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +66,9 @@ class ServerOptions(BaseModel):
     store: Path
     token_file: Path | None = None
     needs_token: bool = True
-    """Whether a server without a token file makes a token; without one everyone on this machine may ask."""
+    """Whether a server without a token file generates a token. If False, every user of this machine
+    may send requests.
+    """
     references: References = References.TRUSTED
     database: str | None = None
     kernelbench: Path | None = None
@@ -74,11 +77,11 @@ class ServerOptions(BaseModel):
     keep_days: float | None = None
     """Days for which verdicts are kept; None keeps them all."""
     is_private: bool = False
-    """Whether a client sees the verdicts alone that it submitted."""
+    """Whether a client sees only the verdicts of its own submissions."""
     verdict_seconds: float = DEFAULT_VERDICT_SECONDS
-    """Wall-clock limit of one verdict; past it the judge's process is ended."""
+    """Wall-clock limit of a verdict in seconds; afterwards the judge's process is ended."""
     otlp: str | None = None
-    """The base address of an OpenTelemetry collector that verdicts are sent to as traces."""
+    """Base address of an OpenTelemetry collector for traces of verdicts."""
     body_seconds: float = BODY_SECONDS
     header_seconds: float = BODY_SECONDS
     reader_seconds: float = READER_SECONDS
@@ -87,9 +90,9 @@ class ServerOptions(BaseModel):
 
     @property
     def hidden_paths(self) -> tuple[Path, ...] | None:
-        """Returns the files that references must not see: the record and the tokens.
+        """Returns the files to hide from references: the record and the tokens.
 
-        None where no client sends references but the one that has the server: they need no walls.
+        None if only the server's owner can send references: such references need no walls.
         """
         if self.token_file is None or self.references is not References.TRUSTED:
             return None
@@ -97,7 +100,7 @@ class ServerOptions(BaseModel):
 
 
 class JudgeServer(uvicorn.Server):
-    """Tells whoever waits for a verdict to leave when it is stopped."""
+    """uvicorn server: wakes requests waiting for a verdict when the server is stopped."""
 
     def __init__(self, config: uvicorn.Config, context: Context) -> None:
         super().__init__(config)
@@ -110,7 +113,9 @@ class JudgeServer(uvicorn.Server):
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address: a name that merely begins like one of loopback is none."""
+    """Returns whether an address is reachable from this machine only. A name with the prefix of a
+    loopback address is not.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -118,7 +123,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def listen(plan: ServerOptions) -> socket.socket:
-    """The socket that requests come to; port 0 takes any. Raises InputError."""
+    """Returns the listening socket; port 0 takes any free port. Raises InputError."""
     if plan.token_file is None and not _is_loopback(plan.host):
         raise InputError(
             f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1"
@@ -142,7 +147,9 @@ def listen(plan: ServerOptions) -> socket.socket:
 def serve(
     plan: ServerOptions, open_pool: Callable[[], JudgePool], print_line: Callable[[str], None]
 ) -> None:
-    """Serves until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
+    """Serves until stopped. Raises InputError, InfrastructureError and, after Ctrl-C,
+    KeyboardInterrupt.
+    """
     raise_open_files_limit()
     tokens, fragment = _tokens(plan)
     listening = listen(plan)
@@ -169,9 +176,10 @@ def serve(
 
 
 def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
-    """Returns the tokens, and what an address ends with so that the page and the clients read the token from it.
+    """Returns the tokens, and the URL fragment with the token for the page and the clients. Raises
+    InputError.
 
-    A browser sends nothing that stands after the `#` to a server. Raises InputError.
+    A browser never sends the fragment after `#` to a server.
     """
     if plan.token_file is not None:
         return Tokens.read(plan.token_file), ""
@@ -182,7 +190,7 @@ def _tokens(plan: ServerOptions) -> tuple[Tokens, str]:
 
 
 def _tell_readable_tokens(plan: ServerOptions, print_line: Callable[[str], None]) -> None:
-    """Tells of a token file that other users of this machine can read."""
+    """Prints a warning about a token file readable by other users of this machine."""
     if plan.token_file is not None and plan.token_file.stat().st_mode & 0o077:
         print_line(f"other users can read {plan.token_file}: chmod 600 {plan.token_file}")
 
@@ -190,7 +198,7 @@ def _tell_readable_tokens(plan: ServerOptions, print_line: Callable[[str], None]
 def _reload_at_signal(
     plan: ServerOptions, tokens: Tokens, print_line: Callable[[str], None]
 ) -> None:
-    """Has SIGHUP read the token file again. A file that cannot be used changes nothing, and is told of."""
+    """Makes SIGHUP read the token file again. An invalid file changes nothing and is reported."""
     if plan.token_file is None or threading.current_thread() is not threading.main_thread():
         return
     file = plan.token_file.resolve()
@@ -248,7 +256,9 @@ def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
 
 
 def most_connections() -> int:
-    """Half of the files that this process may open at most: judges and the record need some, too."""
+    """Returns half of this process's limit of open files, because judges and the record need files,
+    too.
+    """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         MAX_CONNECTIONS

@@ -1,7 +1,9 @@
-"""Who is judged next, and what is known already: the judge service without HTTP.
+"""The judge service without HTTP: queues submissions, reuses known verdicts, assigns verdicts to
+judges.
 
-One lock guards the waiting line, the quotas and the order of changes in the record. Verdicts are made by a JudgePool; a
-verdict that a judge died over is begun again here, as another attempt in the record, at most ATTEMPTS times.
+A lock guards the waiting line, the quotas and the order of changes in the record. A JudgePool makes
+the verdicts. A verdict whose judge died is begun again here, as a further attempt in the record, up
+to MAX_VERDICT_ATTEMPTS attempts.
 """
 
 from __future__ import annotations
@@ -67,20 +69,23 @@ log = logging.getLogger(__name__)
 
 
 class JudgeService:
-    """Thread-safe. `changed` is called, in any thread, with the id of a verdict whose status has changed."""
+    """Judge service. Thread-safe. `changed` is called, in any thread, with the id of a verdict
+    after a change of its status.
+    """
 
     def __init__(
         self, record: VerdictDatabase, pool: JudgePool, preparing: Preparing, limits: QuotaLimits, observe: Any,
         verdict_seconds: float = DEFAULT_VERDICT_SECONDS,
         budget_of: Callable[[str], float | None] = lambda client: None,
     ) -> None:  # fmt: skip
-        """observe: metrics.ServiceMetrics. verdict_seconds: wall-clock limit of one verdict. budget_of: judge seconds
-        of a client within an hour, where they differ from those of the limits.
+        """observe: metrics.ServiceMetrics. verdict_seconds: wall-clock limit of a verdict.
+        budget_of: judge seconds of a client within an hour; None: those of the limits.
         """
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None
         self.ended: Callable[[str], None] = lambda verdict_id: None
-        """Called with the id of a verdict that a judge has ended with, or that was given up."""
+        """Called with the id of a verdict after its end at a judge, or after its last lost attempt.
+        """
         self.closing = False
         self._observe = observe
         self._lock = threading.RLock()
@@ -97,7 +102,9 @@ class JudgeService:
 
     # -------------------------------------------------------------- beginning and end
     def start(self) -> None:
-        """Takes up what an earlier server left: what waited waits, and what was under way was lost."""
+        """Continues the work of an earlier server: waiting verdicts wait again, running ones count
+        as lost.
+        """
         unfinished = self.record.unfinished()
         attempts = self.record.attempts([remembered.id for remembered in unfinished])
         clients_by_verdict = self.record.wanted_by([remembered.id for remembered in unfinished])
@@ -121,7 +128,7 @@ class JudgeService:
             self._dispatch()
 
     def close(self) -> None:
-        """Ends the judges. What was under way is queued in the record, and begun again by the next server."""
+        """Ends the judges. Running verdicts are queued in the record for the next server."""
         with self._lock:
             self.closing = True
         self._running.close()
@@ -130,7 +137,9 @@ class JudgeService:
 
     # -------------------------------------------------------------- asking
     def submit(self, client: str, submission: Submission) -> Status:
-        """Raises RequestRefused."""
+        """Returns the status of a submission: a known verdict, or a queued one. Raises
+        RequestRefused.
+        """
         with self._lock:
             if self.closing:
                 raise RequestRefused(
@@ -168,13 +177,15 @@ class JudgeService:
             return self.status(client, remembered.id).model_copy(update={"known": known})
 
     def _check_quotas(self, client: str, device: DeviceKind) -> None:
-        """Counts a submission. Raises RequestRefused where it is over one of the client's quotas."""
+        """Counts a submission. Raises RequestRefused if the submission exceeds a quota of the
+        client.
+        """
         self._quotas.count_arrival(client)
         self._quotas.check_pending(client, self.seconds_per_verdict(device))
         self._quotas.check_budget(client)
 
     def _raise_priority(self, remembered: RememberedVerdict, priority: int) -> RememberedVerdict:
-        """Moves a waiting verdict up where it is submitted again with a larger priority."""
+        """Moves a waiting verdict forward after a submission with a larger priority."""
         if priority <= remembered.priority or remembered.id not in self._line:
             return remembered
         remembered = remembered.model_copy(update={"priority": priority})
@@ -205,12 +216,14 @@ class JudgeService:
         return remembered
 
     def cancel(self, client: str, verdict_id: str) -> Status:
-        """This client wants it no more. Raises RequestRefused where there is no such verdict."""
+        """Withdraws a client's interest in a verdict; without any interested client the verdict is
+        stopped. Raises RequestRefused for an unknown verdict.
+        """
         with self._lock:
             self._find(verdict_id)
             self.record.withdraw(verdict_id, client)
             self._quotas.drop(verdict_id, client)
-            if not self._quotas.wanted(verdict_id):
+            if not self._quotas.is_wanted(verdict_id):
                 if verdict_id in self._line:
                     self._line.remove(verdict_id)
                     self.record.set_state(verdict_id, State.CANCELLED)
@@ -223,7 +236,7 @@ class JudgeService:
     def judge_again(
         self, client: str | None, problem: str | None, ended_after: float | None
     ) -> int:
-        """Has verdicts that have ended judged again under their ids, and returns how many."""
+        """Queues ended verdicts again under their ids, and returns their number."""
         with self._lock:
             verdict_ids = self.record.ended(client, problem, ended_after)
             for verdict_id in verdict_ids:
@@ -236,7 +249,7 @@ class JudgeService:
         return len(verdict_ids)
 
     def judge_one_again(self, client: str, verdict_id: str) -> Status:
-        """Has a verdict that has ended judged again under its id. Raises RequestRefused."""
+        """Queues an ended verdict again under its id. Raises RequestRefused."""
         with self._lock:
             remembered = self._find(verdict_id)
             if remembered.state.ended:
@@ -250,12 +263,12 @@ class JudgeService:
         return self.status(client, verdict_id)
 
     def running_by_judge(self) -> dict[str, list[tuple[str, str, float]]]:
-        """Returns, for each judge that is at work, its verdicts: id, step, and seconds since it began."""
+        """Returns the running verdicts of each busy judge: id, step, and seconds since the start."""
         with self._lock:
             return self._running.by_judge()
 
     def status(self, client: str, verdict_id: str, with_report: bool = True) -> Status:
-        """Raises RequestRefused where there is no such verdict."""
+        """Returns the status of a verdict. Raises RequestRefused for an unknown verdict."""
         remembered = self._find(verdict_id)
         attempts = self.record.attempts([verdict_id])[verdict_id]
         report = (
@@ -270,7 +283,7 @@ class JudgeService:
         report: Report | None = None,
         known: bool = False,
     ) -> Status:  # fmt: skip
-        """What a client is told of a verdict."""
+        """Returns the status of a verdict for a client."""
         with self._lock:
             position = self._line.position(remembered.id) or (
                 1 if remembered.state is State.QUEUED else None
@@ -301,7 +314,7 @@ class JudgeService:
 
     # -------------------------------------------------------------- estimates
     def seconds_per_verdict(self, device: DeviceKind) -> float | None:
-        """Returns the seconds that one verdict takes, as the mean of the newest; None before the first."""
+        """Returns the mean duration of the newest verdicts in seconds; None before the first."""
         return self._seconds.mean(device)
 
     def _eta(self, remembered: RememberedVerdict, position: int | None) -> float | None:
@@ -312,13 +325,13 @@ class JudgeService:
         )
 
     def counts(self, device: DeviceKind) -> tuple[int, int]:
-        """Verdicts of a kind that wait, and that are under way."""
+        """Returns the numbers of waiting and running verdicts on a kind of device."""
         with self._lock:
             return self._line.length(device), self._running.count(device)
 
     # -------------------------------------------------------------- judging
     def _dispatch(self) -> None:
-        """Gives the pool as much as it can begin. The lock is held."""
+        """Hands waiting verdicts to the pool up to its capacity. The caller holds the lock."""
         for device in self.pool.devices:
             while not self.closing and self._running.count(device) < self.pool.capacity(device):
                 entry = self._line.first(device, partial(self.pool.fits, device))
@@ -354,7 +367,7 @@ class JudgeService:
         future.add_done_callback(lambda done: self._end(entry, done))
 
     def _end(self, entry: WaitingEntry, future: Future[Report]) -> None:
-        """Notes how a verdict ended. Runs in a thread of the pool."""
+        """Stores the end of a verdict. Runs in a thread of the pool."""
         verdict_id, device = entry.verdict_id, entry.device
         error = future.exception()
         report_columns = (
@@ -378,7 +391,10 @@ class JudgeService:
         future: Future[Report],
         report_columns: Mapping[str, Any],
     ) -> None:
-        """made: the columns of a verdict that has a report."""
+        """Writes the outcome of the attempt, and queues an interrupted or lost verdict again.
+
+        report_columns: columns of a verdict with a report. The caller holds the lock.
+        """
         error, record = future.exception(), self.record
         queued = {"state": State.QUEUED.value, "started": None}
         match error:
@@ -405,7 +421,7 @@ class JudgeService:
             case JudgeLost():
                 self._lose(verdict_id, record.attempts([verdict_id])[verdict_id], first_line(error))
                 return
-            case VerdictCancelled() if self._quotas.wanted(
+            case VerdictCancelled() if self._quotas.is_wanted(
                 verdict_id
             ):  # asked for again before it had stopped
                 record.end_attempt(verdict_id, Outcome.CANCELLED, "", queued)
@@ -437,7 +453,9 @@ class JudgeService:
         self._observe.judged(device.value, report, took)
 
     def _lose(self, verdict_id: str, attempts: tuple[Attempt, ...], why: str) -> None:
-        """Begun again, or given up after so many losses in a row. The lock is held."""
+        """Queues a lost verdict again, or gives up after MAX_VERDICT_ATTEMPTS losses in a row. The
+        caller holds the lock.
+        """
         lost = 1
         for attempt in reversed(attempts[:-1]):  # the last one is the one that is lost now
             if attempt.outcome is not Outcome.LOST:
@@ -460,7 +478,7 @@ class JudgeService:
         self._wait(self._find(verdict_id))
 
     def _wait(self, remembered: RememberedVerdict) -> None:
-        """Puts a verdict into the line, at the turn of a client that wants it."""
+        """Puts a verdict into the line, at the turn of an interested client."""
         client = self._quotas.first_client(remembered.id) or remembered.domain
         since = time.monotonic()
         self._line.add(

@@ -1,4 +1,6 @@
-"""What travels of the service itself: judges, queue, health, problems. Nothing here imports torch."""
+"""Values of the protocol about the service itself: judges, queue, health, problems. Imports no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ class JudgeCondition(StrEnum):
 
 
 class RunningVerdict(WireValue):
-    """A verdict that a judge is at work on."""
+    """Verdict under way at a judge."""
 
     verdict_id: str | None
-    """None for a verdict that the client may not see."""
+    """Id of the verdict; None for a verdict hidden from the client."""
     doing: str
     seconds: float
-    """Seconds since the judge began it."""
+    """Seconds since the judge's start of the verdict."""
 
 
 class JudgeEntry(WireValue):
-    """One judge."""
+    """State of a judge."""
 
     name: str
     device: DeviceKind
@@ -36,7 +38,9 @@ class JudgeEntry(WireValue):
     started: float
     """When its process was started, in seconds since 1970."""
     restarts: int
-    """Times that it died, or was ended over a verdict, since the server was started."""
+    """Number of replaced processes of this judge since the server's start: dead, or ended because
+    of a verdict.
+    """
     verdicts: tuple[RunningVerdict, ...] = ()
 
 
@@ -47,21 +51,21 @@ class JudgeList(WireValue):
 
 
 class DeviceQueue(WireValue):
-    """The judges of one kind of device."""
+    """Judges and verdicts of a kind of device."""
 
     device: DeviceKind
     target: str
-    """What is compiled for where nobody asks: sm_90."""
+    """Default compilation target: `sm_90`."""
     judges: int
     judges_alive: int
     judges_ready: int
-    """Judges that take verdicts: one that died and was started again is alive before it is ready."""
+    """Number of judges ready for verdicts. A restarted judge is alive before it is ready."""
     capacity: int
     queued: int
     running: int
     seconds_per_verdict: float | None = None
     eta_seconds: float | None = None
-    """Seconds until all that is queued now has ended."""
+    """Estimated seconds until the end of all verdicts queued now."""
 
 
 class QueueState(WireValue):
@@ -81,7 +85,7 @@ class HealthStatus(StrEnum):
 
 
 class Health(WireValue):
-    """Whether the service takes work, and what it judges with."""
+    """State of the service, and its judges."""
 
     status: HealthStatus
     version: str
@@ -95,18 +99,18 @@ class Health(WireValue):
 
 
 class ProblemEntry(WireValue):
-    """One problem that the service knows."""
+    """Problem of the server's catalogue."""
 
     name: str
     title: str = ""
     family: str = ""
     suite: str = ""
     source: str | None = None
-    """Only where one problem was asked for."""
+    """Source of the reference; only in the answer for a single problem."""
 
 
 class ProblemList(WireValue):
-    """The problems that the service knows."""
+    """Problems of the server's catalogue."""
 
     problems: tuple[ProblemEntry, ...]
 

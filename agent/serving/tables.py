@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from kernelwright.store.connection.versioned_file import Tables
 
 UNKNOWN_DOMAIN = "?"
-"""The domain of verdicts that version 1 recorded, which may hold any client's reference."""
+"""Domain of verdicts recorded by version 1, whose references may be any client's."""
 METADATA = sa.MetaData()
 
 VERDICT = sa.Table(

@@ -18,17 +18,17 @@ from kernelwright.agent.serving.wire import State, WireValue
 from kernelwright.tools.faults import Fault
 
 MAX_LISTED = 200
-"""Verdicts of one page."""
+"""Maximum number of verdicts on a page."""
 
 
 class VerdictQuery(WireValue):
-    """Which verdicts are listed; every part that is there must agree."""
+    """Filter for a list of verdicts; all given parts must hold."""
 
     state: State | None = None
     client: Annotated[str | None, Field(max_length=64)] = None
-    """A client that submitted them."""
+    """Client among the submitters."""
     group: Annotated[str | None, Field(max_length=200)] = None
-    """A group that they were submitted with."""
+    """Group among those of the submissions."""
     problem: Annotated[str | None, Field(max_length=200)] = None
     fault: Fault | None = None
     since: float | None = None
@@ -36,12 +36,12 @@ class VerdictQuery(WireValue):
     until: float | None = None
     """Submitted before this time, in seconds since 1970."""
     before: Annotated[int | None, Field(ge=0, lt=2**63)] = None
-    """The `next` of the page before."""
+    """Value of `next` from the previous page."""
     limit: Annotated[int, Field(ge=1, le=MAX_LISTED)] = 50
 
 
 class Submitters(NamedTuple):
-    """Who submitted a verdict."""
+    """Clients and groups of a verdict's submissions."""
 
     clients: tuple[str, ...]
     groups: tuple[str, ...]
@@ -50,9 +50,9 @@ class Submitters(NamedTuple):
 def find_verdicts(
     record: VerdictDatabase, query: VerdictQuery, viewer: str | None
 ) -> list[RememberedVerdict]:
-    """Returns the verdicts that a query names, the newest first.
+    """Returns the verdicts of a query, newest first.
 
-    viewer: a client that sees the verdicts alone that it submitted; None for one that sees all.
+    viewer: client restricted to verdicts of its own submissions; None: no restriction.
     """
     statement = sa.select(*PLAIN_COLUMNS).order_by(VERDICT.c.sequence.desc()).limit(query.limit)
     statement = statement.where(*_conditions(query))
@@ -88,7 +88,7 @@ def _conditions(query: VerdictQuery) -> list[sa.ColumnElement[bool]]:
 
 
 def _is_submitted(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Returns the condition that a verdict has a submission of that kind."""
+    """Returns the SQL condition for verdicts with such a submission."""
     return sa.exists().where(SUBMISSION.c.verdict_id == VERDICT.c.id, *conditions)
 
 
@@ -97,7 +97,7 @@ def submitters(
 ) -> dict[str, Submitters]:
     """Returns the clients and groups of each verdict, in alphabetical order.
 
-    viewer: a client that sees its own name and groups alone; None for one that sees all.
+    viewer: client restricted to its own name and groups; None: no restriction.
     """
     statement = sa.select(
         SUBMISSION.c.verdict_id, SUBMISSION.c.client, SUBMISSION.c.group

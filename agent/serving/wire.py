@@ -1,4 +1,6 @@
-"""What travels between a client and the judge service (docs/reference/service.md). Nothing here imports torch."""
+"""Values of the protocol between clients and the judge service (docs/reference/service.md). Imports
+no torch.
+"""
 
 from __future__ import annotations
 
@@ -14,51 +16,51 @@ from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.report import Report, Rung
 
 MAX_TEXT = 256 * 1024
-"""Bytes of a candidate, and of a reference."""
+"""Maximum size of a candidate or a reference, in bytes."""
 MAX_BATCH = 256
-"""Submissions in one request."""
+"""Maximum number of submissions in a request."""
 MAX_FIELDS = 64
-"""Keys that an object of a request may have; no value of the wire has as many fields."""
+"""Maximum number of keys in an object of a request; no value of the protocol has as many fields."""
 MAX_PRIORITY = 100
-"""The largest priority of a submission."""
+"""Largest priority of a submission."""
 MAX_WAIT = 60.0
-"""Seconds that a request for a status may wait."""
+"""Maximum waiting time of a request for a status, in seconds."""
 
 
 class State(StrEnum):
-    """The state of a verdict at the service."""
+    """State of a verdict at the service."""
 
     QUEUED = "queued"
     RUNNING = "running"
     FINISHED = "finished"
-    """It has a report."""
+    """The verdict has a report."""
     FAILED = "failed"
-    """It has an error: the reference cannot be used, or this machine could not judge."""
+    """The verdict has an error: unusable reference, or failure of this machine."""
     CANCELLED = "cancelled"
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether the state is final."""
         return self in (State.FINISHED, State.FAILED, State.CANCELLED)
 
 
 class Outcome(StrEnum):
-    """The outcome of one attempt at a verdict."""
+    """Outcome of an attempt at a verdict."""
 
     RUNNING = "running"
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """The judge or the server died over it."""
+    """The judge or the server died during the attempt."""
     INTERRUPTED = "interrupted"
-    """The server was stopped, or the judge was ended over another verdict."""
+    """The server was stopped, or the judge was ended because of another verdict."""
     TIMED_OUT = "timed_out"
-    """It took longer than the server allows, and its judge was ended."""
+    """The attempt exceeded the server's time limit, and its judge was ended."""
 
 
 class Code(StrEnum):
-    """Why a request, or a verdict, has no answer."""
+    """Reason for a refused request or a failed verdict."""
 
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
@@ -94,7 +96,9 @@ def _clean(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Refuses control characters and those that turn the direction of a line."""
+    """Raises ValueError for control characters and for characters with an effect on the writing
+    direction.
+    """
     if any(unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") for character in text):
         raise ValueError("holds characters that cannot be printed")
     return _clean(text)
@@ -104,46 +108,47 @@ def _targets(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(parse_target(name).name for name in names))
 
 
-def _own_work(asked: str) -> str:
+def _own_work(mode: str) -> str:
     from kernelwright.agent.runtime.arguments import own_work_mode
 
-    return own_work_mode(asked)
+    return own_work_mode(mode)
 
 
 Text = Annotated[str, AfterValidator(_short)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 Count = Annotated[int, Strict()]
-"""A whole number: neither true nor "3"."""
+"""Integer; neither true nor "3"."""
 Seconds = Annotated[float, Strict()]
 Switch = Annotated[bool, Strict()]
 VerdictId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
 class WireValue(BaseModel):
-    """A frozen value of the wire; what is not known is refused.
+    """Frozen value of the protocol; unknown fields are refused.
 
-    pydantic notes an error of about a kilobyte for each item that is wrong and for each key that is not known: a body
-    of 16 MiB became 10 GB. So sequences end at their first error (fail_fast), and keys are counted first.
+    pydantic stores about a kilobyte of error for each invalid item and each unknown key: a body of
+    16 MiB became 10 GB. So sequences end at their first error (fail_fast), and keys are counted
+    first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few_keys(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > MAX_FIELDS:
-            raise ValueError(f"has {len(given)} fields: at most {MAX_FIELDS} are read")
-        return given
+    def _has_few_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > MAX_FIELDS:
+            raise ValueError(f"has {len(data)} fields: at most {MAX_FIELDS} are read")
+        return data
 
 
 class VerdictOptions(WireValue):
-    """The options of a verdict that a client may choose, with their defaults."""
+    """Options of a verdict open to clients, with their defaults."""
 
     targets: (
         Annotated[tuple[str, ...], Field(max_length=16, fail_fast=True), AfterValidator(_targets)]
         | None
     ) = None
-    """None: the device's own."""
+    """Compilation targets; None: the target of the device."""
     own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
     train_mode: Switch = False
     contiguous_inputs: Switch = True
@@ -173,23 +178,23 @@ class ProblemReference(WireValue):
 
 
 class Submission(WireValue):
-    """One candidate to judge."""
+    """Candidate to be judged on a problem."""
 
     problem: ProblemReference
     candidate: Text
     options: VerdictOptions = VerdictOptions()
     device: DeviceKind | None = None
-    """None: the server's first."""
+    """Kind of device; None: the server's first."""
     group: Name | None = None
-    """Rollouts of one prompt have the same; for reward health."""
+    """Common name for the rollouts of a prompt, used for reward health."""
     force: Switch = False
-    """Whether content that has a verdict already is judged once more."""
+    """Whether to judge again despite an existing verdict on the same content."""
     priority: Count = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    """Of this client's waiting verdicts those with a larger one come first."""
+    """Order among the waiting verdicts of this client, largest first."""
 
 
 class BatchOfSubmissions(WireValue):
-    """Several submissions in one request."""
+    """Body of a request with several submissions."""
 
     submissions: Annotated[
         tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
@@ -197,21 +202,21 @@ class BatchOfSubmissions(WireValue):
 
 
 class Error(WireValue):
-    """Why a request was refused."""
+    """Reason for a refused request."""
 
     code: Code
     message: str
-    """One line that says what to do."""
+    """One line with the remedy."""
 
 
 class ErrorBody(WireValue):
-    """The body of every answer that is an error."""
+    """Body of every error answer."""
 
     error: Error
 
 
 class Attempt(WireValue):
-    """One attempt to make a verdict; times are in seconds since 1970."""
+    """Attempt at a verdict; times in seconds since 1970."""
 
     number: int
     judge: str
@@ -222,46 +227,51 @@ class Attempt(WireValue):
 
 
 class Score(WireValue):
-    """What a reward is made of. What the parts weigh is the trainer's affair."""
+    """Components of a reward. Trainers choose the weights."""
 
     ended_at: Rung
     compiled: bool
     correct: bool
     gate: float
-    """0 for a cheat, for a text that is no candidate, and for a problem that wrong answers would pass; else 1."""
+    """0 for a cheat, a text without a candidate, or a problem whose checks accept wrong answers;
+    else 1.
+    """
     speedup: Number | None = None
-    """The speedup over eager PyTorch; None where nothing was timed."""
+    """Speedup over eager PyTorch; None if not timed."""
     speedup_low: Number | None = None
-    """Lower 95 % bound of the speedup: what a reward pays, so that the noise of the clock earns nothing."""
+    """Lower 95 % bound of the speedup. Rewards use this bound, so clock noise earns nothing."""
     compile_speedup: Number | None = None
-    """The speedup over torch.compile; None where it was not asked for, or not timed by the same method."""
+    """Speedup over torch.compile; None if not requested, or not timed by the same method."""
     compile_speedup_low: Number | None = None
     """Lower 95 % bound of `compile_speedup`."""
     speed_of_light: Number | None = None
-    """The roofline's time over the candidate's, 0 to 1."""
+    """Roofline time divided by the candidate's time, 0 to 1."""
     milliseconds: Number | None = None
-    """The candidate's median time of one call."""
+    """Median time of a call of the candidate, in milliseconds."""
     share: Number | None = None
-    """The share of the work that its own kernels do, 0 to 1."""
+    """Share of the work done by the candidate's own kernels, 0 to 1."""
     time_share: Number | None = None
-    """The share of GPU time in its own kernels, 0 to 1."""
+    """Share of GPU time in the candidate's own kernels, 0 to 1."""
     checks_passed: int = 0
     checks_made: int = 0
-    """Checks of the answers, up to the first that failed."""
+    """Number of answer checks up to the first failure."""
     narrow_contract: str = ""
-    """Why a correct kernel is right at too few sizes; empty for every other."""
+    """Reason why a correct kernel covers too few sizes; empty for any other candidate."""
     reward_eligible: bool = True
-    """Whether it may earn a full reward: correct, and its own checks take more than one size or free dimension."""
+    """Whether the candidate may earn a full reward: correct, with checks for more than one size or
+    free dimension.
+    """
     reward_ineligible_because: str = ""
-    """Why it may earn no full reward; empty where it may."""
+    """Reason for the loss of the full reward; empty for an eligible candidate."""
     fault: Fault | None = None
     mask: bool = False
-    """True where this verdict should not train: a fault that a loaded machine may cause."""
+    """Whether to exclude this verdict from training: its fault may be caused by a loaded machine.
+    """
     explanation: str = ""
 
 
 class Status(WireValue):
-    """One verdict, as one client sees it."""
+    """Status of a verdict for a client."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -282,56 +292,56 @@ class Status(WireValue):
     pending: int = 0
     pending_quota: int = 0
     judge_seconds: float = 0.0
-    """Seconds of judges that verdicts of the client that asks took within the last hour."""
+    """Judge seconds spent on the requesting client's verdicts within the last hour."""
     judge_seconds_quota: float | None = None
     score: Score | None = None
     report: Report | None = None
     error: Error | None = None
     clients: tuple[str, ...] = ()
-    """Those that submitted it, in a list of verdicts; on a private server the client alone that asks."""
+    """Submitting clients, in a list of verdicts; on a private server only the requesting client."""
     groups: tuple[str, ...] = ()
-    """The groups that it was submitted with, in a list of verdicts."""
+    """Groups of the submissions, in a list of verdicts."""
 
 
 class BatchEntry(WireValue):
-    """What became of one submission of a batch: one of the two is None."""
+    """Result of a submission in a batch: either a status or an error."""
 
     status: Status | None = None
     error: Error | None = None
 
 
 class BatchAnswer(WireValue):
-    """One entry for each submission, in their order."""
+    """Results of a batch, in the order of its submissions."""
 
     verdicts: tuple[BatchEntry, ...]
     retry_after: int | None = None
-    """Seconds after which the refused ones may be repeated."""
+    """Seconds after which refused submissions may be repeated."""
 
 
 class VerdictList(WireValue):
-    """Verdicts, the newest first."""
+    """Verdicts, newest first."""
 
     verdicts: tuple[Status, ...]
     next: int | None = None
-    """What `before` takes for the verdicts that follow; None where none do."""
+    """Value of `before` for the next page; None on the last page."""
 
 
 class VerdictSource(WireValue):
-    """The texts of a verdict."""
+    """Texts of a verdict."""
 
     verdict_id: str
     candidate: str
     problem: str
-    """The reference's source."""
+    """Source of the reference."""
     options: dict[str, Any]
     clients: tuple[str, ...] = ()
-    """Those that submitted it; on a private server the client alone that asks."""
+    """Submitting clients; on a private server only the requesting client."""
     groups: tuple[str, ...] = ()
-    """The groups that it was submitted with."""
+    """Groups of the submissions."""
 
 
 class VerdictIds(WireValue):
-    """Verdicts that a client waits for together."""
+    """Verdicts to wait for together."""
 
     verdict_ids: Annotated[
         tuple[VerdictId, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
@@ -339,5 +349,5 @@ class VerdictIds(WireValue):
 
 
 def first_line(error: Any) -> str:
-    """An exception's message as one line."""
+    """Returns an exception's message on one line, at most 1,000 characters."""
     return " ".join(str(error).split())[:1000]

@@ -1,4 +1,4 @@
-"""Estimates when a verdict ends, from the seconds that the newest verdicts took."""
+"""Estimates the end of verdicts from the durations of the newest verdicts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from kernelwright.agent.judging.pool import DeviceKind
 
 VERDICTS_OF_AN_ESTIMATE = 50
-"""Verdicts that an estimate is made of."""
+"""Number of verdicts behind an estimate."""
 
 
 class VerdictSeconds:
     """The seconds of the newest verdicts by kind of device. Appending and reading need no lock."""
 
     def __init__(self, recent_seconds: Callable[[DeviceKind], Sequence[float]]) -> None:
-        """recent_seconds: the durations that an earlier server recorded."""
+        """recent_seconds: returns the durations recorded by an earlier server, in seconds."""
         self._seconds = {
             kind: deque(recent_seconds(kind), VERDICTS_OF_AN_ESTIMATE) for kind in DeviceKind
         }
@@ -34,10 +34,10 @@ class VerdictSeconds:
     def until_end(
         self, device: DeviceKind, started: float | None, position: int | None, capacity: int
     ) -> float | None:
-        """Returns the estimated seconds until a verdict ends; None before the first verdict.
+        """Returns the estimated seconds until the end of a verdict; None before the first verdict.
 
-        started: when a judge began it, in seconds since 1970. position: its place in the line, None where a judge has
-        begun it. capacity: verdicts that the judges make side by side.
+        started: its start at a judge, in seconds since 1970. position: number in the line; None for
+        a running verdict. capacity: number of verdicts in parallel.
         """
         mean = self.mean(device)
         if mean is None:

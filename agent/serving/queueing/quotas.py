@@ -12,22 +12,22 @@ from kernelwright.agent.serving.wire import Code, WireValue
 
 MINUTE_SECONDS = 60.0
 BUDGET_WINDOW_SECONDS = 3600.0
-"""Seconds for which what a judge spent on a client's verdicts counts against the client's budget."""
+"""Length of the sliding window of a client's judge-seconds budget, in seconds."""
 
 
 class QuotaLimits(WireValue):
-    """The limits of the whole service and of one client."""
+    """Limits of the service and of each client."""
 
     queue: int = 4096
     """Largest number of waiting verdicts."""
     client_pending: int = 512
-    """Verdicts of one client that wait or are under way."""
+    """Maximum number of waiting and running verdicts of a client."""
     client_per_minute: int | None = None
-    """Submissions of one client within a minute."""
+    """Maximum number of submissions of a client within a minute."""
     client_seconds: float | None = None
-    """Judge seconds of one client within BUDGET_WINDOW_SECONDS."""
+    """Maximum judge seconds of a client within BUDGET_WINDOW_SECONDS."""
     client_streams: int = 256
-    """Streams of events of one client that are open."""
+    """Maximum number of open event streams of a client."""
 
 
 class Quotas:
@@ -39,8 +39,8 @@ class Quotas:
         budget_of: Callable[[str], float | None] = lambda client: None,
         spent: Iterable[tuple[str, float, float]] = (),
     ) -> None:
-        """budget_of: judge seconds that a client has of its own within the window; None takes those of the limits.
-        spent: client, end (seconds since 1970) and judge seconds of verdicts that an earlier server made.
+        """budget_of: judge seconds of a client within the window; None: those of the limits. spent:
+        client, end (seconds since 1970) and judge seconds of verdicts made by an earlier server.
         """
         self._limits, self._budget_of = limits, budget_of
         self._spent: defaultdict[str, deque[tuple[float, float]]] = defaultdict(deque)
@@ -51,7 +51,7 @@ class Quotas:
         self._arrivals: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def count_arrival(self, client: str) -> None:
-        """Raises RequestRefused where it is one too many within a minute."""
+        """Counts a submission. Raises RequestRefused above the limit per minute."""
         most = self._limits.client_per_minute
         if most is None:
             return
@@ -68,7 +68,7 @@ class Quotas:
         arrivals.append(now)
 
     def check_pending(self, client: str, seconds_per_verdict: float | None) -> None:
-        """Raises RequestRefused where the client already waits for as many verdicts as it may."""
+        """Raises RequestRefused if the client has as many open verdicts as allowed."""
         most = self._limits.client_pending
         if len(self._pending[client]) >= most:
             wait = max(1, math.ceil(seconds_per_verdict or 1.0))
@@ -79,23 +79,23 @@ class Quotas:
             )
 
     def budget(self, client: str) -> float | None:
-        """Returns the judge seconds that a client has within the window; None for no limit."""
+        """Returns a client's judge seconds within the window; None: no limit."""
         client_budget = self._budget_of(client)
         return self._limits.client_seconds if client_budget is None else client_budget
 
     def spend(self, client: str, seconds: float) -> None:
-        """Counts judge seconds that a client's verdict took."""
+        """Adds judge seconds of a client's verdict."""
         self._spent[client].append((time.time(), seconds))
 
     def spent(self, client: str) -> float:
-        """Returns the judge seconds that a client's verdicts took within the window."""
+        """Returns the judge seconds of a client's verdicts within the window."""
         entries, oldest = self._spent.get(client), time.time() - BUDGET_WINDOW_SECONDS
         while entries and entries[0][0] <= oldest:
             entries.popleft()
         return sum(seconds for _, seconds in entries or ())
 
     def check_budget(self, client: str) -> None:
-        """Raises RequestRefused where a client's verdicts have taken the judge seconds that it has."""
+        """Raises RequestRefused if the client's judge seconds are spent."""
         budget = self.budget(client)
         if budget is None or (spent := self.spent(client)) < budget:
             return
@@ -112,11 +112,11 @@ class Quotas:
         )
 
     def pending(self, client: str) -> int:
-        """Verdicts that a client waits for."""
+        """Returns the number of a client's open verdicts."""
         return len(self._pending.get(client, ()))
 
     def add(self, client: str, verdict_id: str) -> None:
-        """Counts a verdict to a client, once however often it asks."""
+        """Adds a verdict to a client's open verdicts; repeated calls count once."""
         self._pending[client].add(verdict_id)
 
     def wants(self, client: str, verdict_id: str) -> bool:
@@ -124,18 +124,18 @@ class Quotas:
         return verdict_id in self._pending.get(client, ())
 
     def drop(self, verdict_id: str, client: str | None = None) -> None:
-        """The verdict has ended, or one client wants it no more."""
+        """Removes a verdict from the open verdicts of a client, or of all clients after its end."""
         for name in [client] if client is not None else list(self._pending):
             self._pending[name].discard(verdict_id)
             if not self._pending[name]:
                 del self._pending[name]
 
     def first_client(self, verdict_id: str) -> str:
-        """Returns a client that waits for this verdict; empty where none does."""
+        """Returns a client waiting for this verdict; empty if there is none."""
         return next(
             (client for client, pending in self._pending.items() if verdict_id in pending), ""
         )
 
-    def wanted(self, verdict_id: str) -> bool:
-        """Whether any client waits for it."""
+    def is_wanted(self, verdict_id: str) -> bool:
+        """Returns whether any client waits for this verdict."""
         return any(verdict_id in pending for pending in self._pending.values())

@@ -1,7 +1,7 @@
-"""The verdicts that judges are at work on, and the wall-clock limit of each.
+"""Verdicts under way at judges, with their wall-clock limits.
 
-A judge says that it lives from a thread of its own, so a verdict that hangs never makes it silent: only a clock outside
-of the judge ends such a verdict, together with the judge's process.
+A judge's signs of life come from a separate thread, so a hanging verdict never makes the judge
+silent. Only a clock outside of the judge ends such a verdict, together with the judge's process.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from kernelwright.agent.judging.pool import DeviceKind, JudgePool, VerdictCancel
 from kernelwright.tools.report import Report
 
 DEFAULT_VERDICT_SECONDS = 600.0
-"""Wall-clock seconds that a judge may spend on one verdict."""
+"""Wall-clock limit of a verdict at a judge, in seconds."""
 CANCEL_GRACE_SECONDS = 5.0
-"""Seconds that a cancelled verdict is given to stop at its next step; after that its judge is ended."""
+"""Seconds for a cancelled verdict to stop at its next step, before its judge is ended."""
 CLOCK_TICK_SECONDS = 0.5
 """Seconds between two looks at the running verdicts."""
 
 
 @dataclass
 class PlacedVerdict:
-    """A verdict that the pool was given."""
+    """Verdict handed to the pool."""
 
     device: DeviceKind
     future: Future[Report]
     doing: str = "waiting for a judge"
     began_at: float | None = None
-    """When a judge began it, of the monotonic clock; None while it waits for one."""
+    """Start at a judge, on the monotonic clock; None before."""
     judge: str = ""
-    """The name of the judge that began it."""
+    """Name of the judge."""
     cancelled_at: float | None = None
-    """When the last client that wanted it withdrew, of the monotonic clock."""
+    """Withdrawal of the last interested client, on the monotonic clock."""
 
 
 class RunningVerdicts:
     """Not thread-safe but for its clock: the service holds `lock`, which the clock takes, too."""
 
     def __init__(self, pool: JudgePool, lock: threading.RLock, verdict_seconds: float) -> None:
-        """verdict_seconds: wall-clock limit of one verdict, from the moment at which a judge begins it."""
+        """verdict_seconds: wall-clock limit of a verdict, from its start at a judge."""
         self._pool, self._lock, self._seconds = pool, lock, verdict_seconds
         self._verdicts: dict[str, PlacedVerdict] = {}
         self._closed = threading.Event()
 
     def start_clock(self) -> None:
-        """Starts the thread that ends late verdicts."""
+        """Starts the thread that ends overdue verdicts."""
         threading.Thread(target=self._watch, name="verdict clock", daemon=True).start()
 
     def close(self) -> None:
@@ -58,7 +58,9 @@ class RunningVerdicts:
     def add(
         self, verdict_id: str, device: DeviceKind, submit: Callable[[], Future[Report]]
     ) -> Future[Report]:
-        """Counts a verdict before `submit` hands it to the pool, which may begin it at once. Returns its future."""
+        """Adds a verdict, then calls `submit`, because the pool may begin the verdict at once.
+        Returns its future.
+        """
         self._verdicts[verdict_id] = running = PlacedVerdict(device, Future())
         try:
             running.future = submit()
@@ -68,12 +70,12 @@ class RunningVerdicts:
         return running.future
 
     def begin(self, verdict_id: str, judge: str) -> None:
-        """Starts the clock of a verdict that a judge begins."""
+        """Starts the clock of a verdict at its start by a judge."""
         if (running := self._verdicts.get(verdict_id)) is not None:
             running.began_at, running.judge = time.monotonic(), judge
 
     def by_judge(self) -> dict[str, list[tuple[str, str, float]]]:
-        """Returns, for each judge that is at work, its verdicts: id, step, and seconds since it began."""
+        """Returns the running verdicts of each busy judge: id, step, and seconds since the start."""
         now = time.monotonic()
         verdicts: dict[str, list[tuple[str, str, float]]] = {}
         for verdict_id, running in self._verdicts.items():
@@ -84,12 +86,12 @@ class RunningVerdicts:
         return verdicts
 
     def set_step(self, verdict_id: str, doing: str) -> None:
-        """Notes the step that a verdict is at."""
+        """Stores the current step of a verdict."""
         if (running := self._verdicts.get(verdict_id)) is not None:
             running.doing = doing
 
     def step(self, verdict_id: str) -> str:
-        """Returns the step that a verdict is at; empty where it is not running."""
+        """Returns the current step of a verdict; empty if not running."""
         running = self._verdicts.get(verdict_id)
         return running.doing if running is not None else ""
 
@@ -108,7 +110,7 @@ class RunningVerdicts:
         return time.monotonic() - running.began_at
 
     def remove(self, verdict_id: str) -> None:
-        """Forgets a verdict that has ended."""
+        """Removes an ended verdict."""
         self._verdicts.pop(verdict_id, None)
 
     def count(self, device: DeviceKind) -> int:

@@ -1,8 +1,12 @@
-"""The verdicts that wait for a judge: by kind of device, one of each client in turn.
+"""Queue of verdicts for judges: by kind of device, clients in turn (round robin).
 
-A client's own verdicts are in the order of their priority, then of their arrival. A verdict that no idle judge could
-begin without another process (its reference is another client's than the judge has run) is passed over for a while,
-because a process takes seconds to start.
+The verdicts of a client are ordered by priority, then by arrival. Example, with the letter as
+client, the number as arrival and equal priorities:
+
+    A1 A2 A3 B4 C5  ->  A1 B4 C5 A2 A3
+
+A verdict is passed over for a while if no idle judge could begin it without a new process (the
+judge has run another client's reference), because a process takes seconds to start.
 """
 
 from __future__ import annotations
@@ -16,40 +20,40 @@ from typing import NamedTuple
 from kernelwright.agent.judging.pool import DeviceKind
 
 MAX_PASSED_OVER_SECONDS = 20.0
-"""Seconds for which the first verdict is passed over: about three times what another judge process takes to start."""
+"""Seconds the first verdict may be passed over: about three times the start of a judge process."""
 
 
 class WaitingEntry(NamedTuple):
-    """A verdict that waits."""
+    """Verdict in the queue."""
 
     verdict_id: str
     device: DeviceKind
     sequence: int
     client: str
-    """Whose turn it takes: the client that submitted it first."""
+    """Client whose turn the verdict takes: the first submitter."""
     domain: str
-    """Whose reference it is (JudgePool.submit)."""
+    """Owner of the reference (JudgePool.submit)."""
     priority: int = 0
-    """Verdicts of the same client with a larger one come first."""
+    """Order among the verdicts of the client, largest first."""
     since: float = 0.0
-    """When it joined the line, of the monotonic clock."""
+    """Time of joining the queue, on the monotonic clock."""
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """Its place among the verdicts of its client, the smallest first."""
+        """Sort key among the verdicts of the client, smallest first."""
         return (-self.priority, self.sequence, self.verdict_id)
 
 
 class WaitingLine:
-    """The verdicts that wait for a judge. Not thread-safe: the service holds its lock."""
+    """Queue of verdicts for judges. Not thread-safe: the service holds its lock."""
 
     def __init__(self) -> None:
         self._turns: dict[DeviceKind, OrderedDict[str, list[tuple[int, int, str]]]]
         self._turns = {kind: OrderedDict() for kind in DeviceKind}
-        """The verdicts of each client in their order; the client whose turn it is first."""
+        """Verdicts of each client in their order; the client next in turn comes first."""
         self._entries: dict[str, WaitingEntry] = {}
         self._passed_over: dict[DeviceKind, tuple[str, float]] = {}
-        """The first verdict that does not fit, and since when (monotonic clock)."""
+        """First verdict without a fitting judge, and the time it became first (monotonic clock)."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -58,7 +62,7 @@ class WaitingLine:
         return verdict_id in self._entries
 
     def length(self, device: DeviceKind) -> int:
-        """Verdicts that wait for a device of this kind."""
+        """Returns the number of verdicts waiting for a kind of device."""
         return sum(len(verdicts) for verdicts in self._turns[device].values())
 
     def add(self, entry: WaitingEntry) -> None:
@@ -67,7 +71,7 @@ class WaitingLine:
         self._entries[entry.verdict_id] = entry
 
     def remove(self, verdict_id: str) -> None:
-        """Removes one from the line; does nothing where it does not wait."""
+        """Removes a verdict from the queue; no effect for an unknown id."""
         if (entry := self._entries.pop(verdict_id, None)) is None:
             return
         turns = self._turns[entry.device]
@@ -76,9 +80,9 @@ class WaitingLine:
             del turns[entry.client]
 
     def first(self, device: DeviceKind, fits: Callable[[str], bool]) -> WaitingEntry | None:
-        """Takes the next verdict out, and gives the turn to the next client.
+        """Takes the next verdict from the queue, and gives the turn to the next client.
 
-        fits: whether an idle judge could begin a verdict of that domain at once.
+        fits: returns whether an idle judge could begin a verdict of this domain at once.
         """
         turns = self._turns[device]
         if not turns:
@@ -92,7 +96,7 @@ class WaitingLine:
         return entry
 
     def _waited_enough(self, entry: WaitingEntry) -> bool:
-        """Whether the first verdict has been passed over for long enough."""
+        """Returns whether the first verdict has been passed over for MAX_PASSED_OVER_SECONDS."""
         now = time.monotonic()
         verdict_id, since = self._passed_over.get(entry.device, ("", now))
         if verdict_id != entry.verdict_id:
@@ -114,7 +118,7 @@ class WaitingLine:
         return None
 
     def position(self, verdict_id: str) -> int | None:
-        """Returns the place in the line, from 1, if no other client came; None where it does not wait."""
+        """Returns the number in the queue, from 1, assuming no new clients; None for an unknown id."""
         if (entry := self._entries.get(verdict_id)) is None:
             return None
         turns = self._turns[entry.device]

@@ -1,1 +1,3 @@
-"""The judge service over HTTP: its routes, and who may ask for how much. What a request does is in `agent/serving/`."""
+"""Routes of the judge service over HTTP, and the limits of their callers. The actions behind them
+are in `agent/serving/`.
+"""

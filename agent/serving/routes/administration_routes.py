@@ -17,10 +17,10 @@ router = APIRouter(prefix="/v1/verdicts", tags=["administration"])
 
 
 class VerdictFilter(WireValue):
-    """Which verdicts that have ended are meant; every part that is there must agree."""
+    """Filter for ended verdicts; all given parts must hold."""
 
     client: Annotated[str | None, Query(max_length=64)] = None
-    """A client that submitted them."""
+    """Client among the submitters."""
     problem: Annotated[str | None, Query(max_length=200)] = None
     ended_after: float | None = None
     """Seconds since 1970."""
@@ -49,7 +49,7 @@ Chosen = Annotated[VerdictFilter, Depends(_filter)]
 
 @router.delete("", responses=errors(401, 403, 422))
 async def delete(chosen: Chosen, context: ContextDependency) -> VerdictCount:
-    """Deletes verdicts that have ended, with their attempts and submissions."""
+    """Deletes ended verdicts with their attempts and submissions."""
     count = await run_sync(
         context.service.deletion.delete, chosen.client, chosen.problem, chosen.ended_after
     )
@@ -58,7 +58,7 @@ async def delete(chosen: Chosen, context: ContextDependency) -> VerdictCount:
 
 @router.post("/again", responses=errors(401, 403, 422))
 async def judge_again(chosen: Chosen, context: ContextDependency) -> VerdictCount:
-    """Has verdicts that have ended judged again under their ids."""
+    """Queues ended verdicts again under their ids."""
     count = await run_sync(
         context.service.judge_again, chosen.client, chosen.problem, chosen.ended_after
     )

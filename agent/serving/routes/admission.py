@@ -1,4 +1,4 @@
-"""Decides which clients may send a body, before any of it is read."""
+"""Admits or refuses requests by token and host, before any of the body is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LOOPBACK_HOST_PATTERN = re.compile(
     r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE
 )
-"""Names under which a server without tokens may be addressed."""
+"""Allowed host names of a server without tokens."""
 
 NO_TOKEN_MESSAGE = "send a token of the server's token file: Authorization: Bearer TOKEN"
 OTHER_HOST_MESSAGE = (
@@ -26,22 +26,32 @@ OTHER_HOST_MESSAGE = (
 
 
 class AdmissionMiddleware:
-    """ASGI middleware: a body of who has no token is not read, and a page of another host reaches no open server.
+    """ASGI middleware: refuses bodies without a token, and requests of foreign hosts to a server
+    without tokens.
 
-    FastAPI reads and parses a body before it looks at who sends it. A server without tokens listens on loopback only,
-    where a browser brings requests of any page whose name was made to lead to 127.0.0.1 (DNS rebinding): they say the
-    page's host in the header Host.
+    FastAPI reads and parses a body before its sender is checked. A server without tokens listens on
+    loopback only. A browser can still send requests of any page whose host name resolves to
+    127.0.0.1 (DNS rebinding); their Host header names the page's host.
     """
 
     def __init__(
-        self, app: ASGIApp, known: Callable[[str | None], str | None], needs_token: bool,
+        self, app: ASGIApp, client_of: Callable[[str | None], str | None], needs_token: bool,
         answer: Callable[[RequestRefused], Response],
     ) -> None:  # fmt: skip
-        """known: the client of an Authorization header. answer: to who is refused."""
-        self._app, self._known, self._needs_token, self._answer = app, known, needs_token, answer
+        """client_of: returns the client of an Authorization header. answer: returns the response
+        for a refusal.
+        """
+        self._app, self._client_of, self._needs_token, self._answer = (
+            app,
+            client_of,
+            needs_token,
+            answer,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, or answers why not and closes the connection unread."""
+        """Forwards the request, or sends the refusal and closes the connection with the body
+        unread.
+        """
         refused = self._refusal(scope) if scope["type"] == "http" else None
         if refused is None:
             await self._app(scope, receive, send)
@@ -54,7 +64,7 @@ class AdmissionMiddleware:
         if not self._needs_token:
             is_loopback = LOOPBACK_HOST_PATTERN.fullmatch(_header(scope, b"host") or "")
             return None if is_loopback else RequestRefused(Code.UNAUTHORIZED, OTHER_HOST_MESSAGE)
-        if scope["method"] == "POST" and self._known(_header(scope, b"authorization")) is None:
+        if scope["method"] == "POST" and self._client_of(_header(scope, b"authorization")) is None:
             return RequestRefused(Code.UNAUTHORIZED, NO_TOKEN_MESSAGE)
         return None
 

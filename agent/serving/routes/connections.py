@@ -13,28 +13,30 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER_SECONDS = 30.0
-"""Seconds until the whole header of a request has arrived, from its first byte on; then the connection is closed."""
+"""Seconds for the arrival of a whole header, from its first byte; afterwards the connection is
+closed.
+"""
 BODY_SECONDS = 30.0
-"""Seconds until the whole body has arrived; then the answer is 408."""
+"""Seconds for the arrival of a whole body; afterwards the answer is 408."""
 READER_SECONDS = 30.0
-"""Seconds for which a reader may take nothing; after them the connection is closed."""
+"""Seconds a reader may take nothing; afterwards the connection is closed."""
 MAX_CONNECTIONS = 4096
-"""At once; a server of fewer descriptors has half of those."""
+"""Maximum number of open connections; at most half of the process's limit of open files."""
 
 
 class BodyLimits:
-    """ASGI middleware: reading a body that trickles in raises HTTPException 408, one that is too large 413.
+    """ASGI middleware: reading raises HTTPException 408 for a slow body and 413 for a large body.
 
-    Starlette's own RequestBodyLimitMiddleware answers with plain text whatever a handler of 413 makes; errors here are
-    JSON.
+    Starlette's own RequestBodyLimitMiddleware answers in plain text despite a handler for 413;
+    errors of this service are JSON.
     """
 
     def __init__(self, app: ASGIApp, seconds: float, sizes: Mapping[str, int], size: int) -> None:
-        """sizes: bytes by path. size: of every other path."""
+        """sizes: maximum bytes by path. size: maximum bytes for every other path."""
         self._app, self._seconds, self._sizes, self._size = app, seconds, sizes, size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on whose body is read within its size and time: else 413 or 408 is answered."""
+        """Forwards the request with a `receive` that enforces size and time."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -63,7 +65,7 @@ class BodyLimits:
 
 
 def _announced(scope: Scope) -> int:
-    """Returns the bytes that the header Content-Length announces; 0 where it says nothing."""
+    """Returns the number of bytes in the header Content-Length; 0 without the header."""
     length_header = next(
         (value for name, value in scope["headers"] if name == b"content-length"), b"0"
     )
@@ -75,20 +77,23 @@ def _refusal(status: int, why: str) -> HTTPException:
 
 
 class DeadlineConnection(H11Protocol):
-    """uvicorn's, with deadlines for headers and for readers, answers to clients that half-close, and a bound on their
-    number: one too many takes the place of the one that has been idle for longest, or is closed where none is.
+    """uvicorn connection with deadlines for headers and readers, answers to half-closing clients,
+    and a bound on the number of connections.
+
+    A connection above the bound closes the connection with the longest idle time, or itself if none
+    is idle.
     """
 
     header_seconds = HEADER_SECONDS
     reader_seconds = READER_SECONDS
     most_connections = MAX_CONNECTIONS
     _heard = 0.0
-    """The time at which data last arrived, by the clock of the event loop."""
+    """Time of the last arrival of data, on the event loop's clock."""
     _header_deadline: asyncio.TimerHandle | None = None
     _reader_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begins the time that the first header has."""
+        """Starts the deadline of the first header."""
         super().connection_made(transport)
         self._heard = self.loop.time()
         self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
@@ -96,7 +101,9 @@ class DeadlineConnection(H11Protocol):
             self._longest_idle().transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """A header that has begun has its deadline, also the second one of a connection, which ends its idle time."""
+        """Starts the deadline of each header, the second header of a connection included, which
+        ends its idle time.
+        """
         answered, before, self._heard = self._answered, self.cycle, self.loop.time()
         super().data_received(data)
         if self.cycle is not before:
@@ -105,26 +112,26 @@ class DeadlineConnection(H11Protocol):
             self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keeps the connection where a request is being answered: its client may still read."""
+        """Keeps the connection open during an answer: the client may still read."""
         return (
             self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the deadlines and lets go whoever waits to write."""
+        """Cancels the deadlines and releases waiting writers."""
         self._drop_deadline()
         self.resume_writing()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The reader has not taken what was written: it has so many seconds to begin."""
+        """Starts the deadline of a reader whose buffer is full."""
         super().pause_writing()
         self._reader_deadline = self._reader_deadline or self.loop.call_later(
             self.reader_seconds, self.transport.abort
         )
 
     def resume_writing(self) -> None:
-        """The reader takes again: its deadline ends."""
+        """Cancels the reader's deadline."""
         super().resume_writing()
         if self._reader_deadline is not None:
             self._reader_deadline.cancel()
@@ -132,20 +139,20 @@ class DeadlineConnection(H11Protocol):
 
     @property
     def _answered(self) -> bool:
-        """Whether nothing is under way on this connection."""
+        """Whether no request is under way on this connection."""
         return self.cycle is None or self.cycle.response_complete
 
     def _longest_idle(self) -> DeadlineConnection:
-        """Returns the connection that has been idle for longest among those on which no request is being answered; this
-        one where there is none.
+        """Returns the connection with the longest idle time among those without a request under
+        way; this connection if there is none.
         """
-        others = (
-            one
-            for one in self.connections
-            if isinstance(one, DeadlineConnection) and one is not self
+        peers = (
+            peer
+            for peer in self.connections
+            if isinstance(peer, DeadlineConnection) and peer is not self
         )
-        idle = [one for one in others if one._answered and not one.transport.is_closing()]
-        return min(idle, key=lambda one: one._heard, default=self)
+        idle = [peer for peer in peers if peer._answered and not peer.transport.is_closing()]
+        return min(idle, key=lambda peer: peer._heard, default=self)
 
     def _no_header(self) -> None:
         if self._answered and not self.transport.is_closing():

@@ -1,4 +1,4 @@
-"""The parts of the server that every route uses, and the client of a request."""
+"""Shared parts of all routes, and the client of a request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BEARER = HTTPBearer(auto_error=False, description="A token of the server's toke
 
 @dataclass(frozen=True)
 class Context:
-    """One server's parts."""
+    """Parts of a server used by its routes."""
 
     service: JudgeService
     tokens: Tokens
@@ -35,7 +35,7 @@ class Context:
     metrics: ServiceMetrics
     statistics: RecordStatistics
     is_private: bool = False
-    """Whether a client sees the verdicts alone that it submitted."""
+    """Whether a client sees only the verdicts of its own submissions."""
     retention: Retention | None = None
     trace_export: TraceExport | None = None
     changes: Changes = field(default_factory=Changes)
@@ -51,7 +51,9 @@ class Context:
         return self.sees_all(client) or self.service.record.is_submitter(client, verdict_id)
 
     def check_visible(self, client: str, verdict_id: str) -> None:
-        """Raises RequestRefused where the client may not see this verdict, as where there is none."""
+        """Raises RequestRefused for a verdict hidden from the client, with the error of an unknown
+        verdict.
+        """
         if not self.may_see(client, verdict_id):
             raise no_such_verdict(verdict_id)
 
@@ -77,9 +79,9 @@ async def _client(
 
 
 Client = Annotated[str, Depends(_client)]
-"""The name of the client that asks."""
+"""Name of the requesting client."""
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """Returns, for the schema, the statuses of errors that a route may answer with."""
+    """Returns a route's possible error statuses for the OpenAPI schema."""
     return {status: {"model": ErrorBody} for status in statuses}

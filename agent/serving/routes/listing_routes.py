@@ -1,4 +1,4 @@
-"""Lists of verdicts, as JSON and as CSV, and the texts of one verdict."""
+"""Lists of verdicts as JSON and CSV, and the texts of a verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernelwright.agent.serving.wire import Status, VerdictList, VerdictSource
 
 router = APIRouter(prefix="/v1", tags=["verdicts"])
 MAX_CSV_ROWS = 100_000
-"""Rows of one CSV file, the newest verdicts."""
+"""Maximum number of rows in a CSV file, newest verdicts first."""
 CSV_COLUMNS = (
     "verdict_id", "problem", "state", "device", "submitted", "started", "ended", "clients", "groups", "ended_at",
     "correct", "fault", "gate", "speedup", "speedup_low", "compile_speedup", "speed_of_light", "milliseconds", "share",
@@ -38,7 +38,7 @@ Asked = Annotated[VerdictQuery, Query()]
 async def newest(
     request: Request, query: Asked, client: Client, context: ContextDependency
 ) -> Response:
-    """The verdicts that the query names, the newest first, without their reports."""
+    """Returns the verdicts of the query, newest first, without their reports."""
     return await context.snapshots.answer(request, client, partial(_json, context, client, query))
 
 
@@ -97,7 +97,9 @@ def _cells(status: Status) -> list[object]:
 
 
 def _plain_text(value: object) -> object:
-    """Quotes a text that a spreadsheet would run as a formula: clients choose the names of problems and groups."""
+    """Quotes a text that a spreadsheet would run as a formula. Clients choose the names of problems
+    and groups.
+    """
     return (
         f"'{value}"
         if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))

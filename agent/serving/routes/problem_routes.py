@@ -1,4 +1,4 @@
-"""The problems that the server knows by name."""
+"""Problems of the server's catalogue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def problem(
     client: Client,
     context: ContextDependency,
 ) -> ProblemEntry:
-    """One problem with its source, by a name that need not be quite right."""
+    """Returns a problem with its source; a name may be inexact."""
     if not name.strip() or "\0" in name:
         raise RequestRefused(Code.NOT_FOUND, "an empty name: GET /v1/problems lists the catalogue")
     try:

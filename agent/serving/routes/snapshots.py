@@ -1,8 +1,10 @@
-"""Answers that open pages share: each is computed once, and given as bytes to whoever accepts one of some seconds ago.
+"""Shared answers for open pages: computed once, then sent as bytes to all clients accepting an
+answer of this age.
 
-A page asks for the same lists every few seconds, and writes in the header `Cache-Control: max-age=2` (RFC 9111, section
-5.2.1.1) that an answer may be two seconds old; a client without that header is always given a new one. However many
-pages are open, the record is then read, and JSON written, once in two seconds.
+A page requests the same lists every few seconds with the header `Cache-Control: max-age=2` (RFC
+9111, section 5.2.1.1), so an answer may be two seconds old. A client without this header always
+gets a new answer. With any number of open pages the record is read, and JSON written, once in two
+seconds.
 """
 
 from __future__ import annotations
@@ -17,34 +19,38 @@ from anyio.to_thread import run_sync
 from fastapi import Request, Response
 
 MAX_SNAPSHOTS = 256
-"""Answers that are remembered, the newest."""
+"""Maximum number of stored answers, newest first."""
 _MAX_AGE = re.compile(r"max-age=(\d{1,4})\b")
 
 
 class Snapshot(NamedTuple):
-    """An answer as it is sent."""
+    """Stored answer, or its computation."""
 
-    made: float
+    began: float
     """When its computation began, by the monotonic clock."""
     body: asyncio.Future[bytes]
 
 
 class Snapshots:
-    """Belongs to one event loop."""
+    """Stored answers of an event loop."""
 
     def __init__(self) -> None:
         self._snapshots: dict[str, Snapshot] = {}
 
     async def answer(self, request: Request, client: str, compute: Callable[[], bytes]) -> Response:
-        """Answers a request of a client. compute: gives the JSON of a new answer, called in a thread."""
+        """Answers a client's request. compute: returns the JSON of a new answer; called in a
+        thread.
+        """
         key = f"{client} {request.url.path}?{request.url.query}"
         body = await self._body(key, _accepted_age(request), compute)
         return Response(body, media_type="application/json")
 
     async def _body(self, key: str, accepted_age: float, compute: Callable[[], bytes]) -> bytes:
-        """Waits for the computation that is under way where its result will be new enough."""
+        """Returns the stored body if new enough, else computes a new body; concurrent callers share
+        a computation.
+        """
         snapshot = self._snapshots.get(key)
-        if snapshot is None or time.monotonic() - snapshot.made > accepted_age:
+        if snapshot is None or time.monotonic() - snapshot.began > accepted_age:
             while len(self._snapshots) >= MAX_SNAPSHOTS:
                 del self._snapshots[next(iter(self._snapshots))]
             self._snapshots.pop(key, None)
@@ -62,6 +68,6 @@ class Snapshots:
 
 
 def _accepted_age(request: Request) -> float:
-    """Returns the seconds that an answer may be old; -1 where it must be new."""
+    """Returns the accepted age of an answer in seconds; -1 without the header."""
     match = _MAX_AGE.search(request.headers.get("cache-control", ""))
     return float(match[1]) if match else -1.0

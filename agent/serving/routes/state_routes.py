@@ -35,7 +35,7 @@ from kernelwright.tools.hardware.machine_info import version
 router = APIRouter(tags=["service"])
 PAGE_FOLDER = Path(__file__).with_name("page")
 SCRIPTS = ("shared.js", "charts.js", "overview.js", "verdict.js", "main.js")
-"""The scripts of the page, in the order in which they use each other."""
+"""Scripts of the page, in the order of their dependencies."""
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; frame-src 'self'; "
@@ -51,16 +51,17 @@ TRAJECTORY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:; sandbox allow-scripts",
 }
-"""A trajectory holds texts of models: opened by itself it has no origin, and asks for nothing."""
+"""A trajectory contains texts of models: opened directly, the page has no origin and loads nothing.
+"""
 
 
 @router.get("/v1/queue", responses=errors(401))
 async def queue(client: Client, context: ContextDependency) -> QueueState:
-    """How much waits, and how long that takes."""
+    """Returns the numbers of waiting and running verdicts, and the estimated time to their end."""
     devices = tuple(_device_queue(context, device) for device in context.service.pool.devices)
     return QueueState(
-        queued=sum(one.queued for one in devices),
-        running=sum(one.running for one in devices),
+        queued=sum(device_queue.queued for device_queue in devices),
+        running=sum(device_queue.running for device_queue in devices),
         devices=devices,
     )
 
@@ -80,7 +81,7 @@ def _device_queue(context: Context, device: DeviceKind) -> DeviceQueue:
 
 @router.get("/v1/judges", response_model=JudgeList, responses=errors(401))
 async def judges(request: Request, client: Client, context: ContextDependency) -> Response:
-    """Every judge: whether it takes verdicts, since when, how often it died, and what it is at."""
+    """Returns every judge with state, start time, restarts and running verdicts."""
     return await context.snapshots.answer(request, client, partial(_judges, context, client))
 
 
@@ -123,14 +124,14 @@ async def history(
         float, Query(ge=60.0, le=30 * 86_400.0, description="How far back, in seconds.")
     ] = 3600.0,
 ) -> Response:
-    """Throughput, latency and length of the queue of all clients over time."""
+    """Returns throughput, latency and queue length of all clients over time."""
     compute = partial(context.statistics.history, seconds)
     return await context.snapshots.answer(request, client, compute)
 
 
 @router.get("/v1/health", responses={503: {"model": Health}})
 async def health(context: ContextDependency, response: Response) -> Health:
-    """Whether it judges. Needs no token."""
+    """Returns the state of the service. Needs no token."""
     service = context.service
     alive = [judge for judge in service.pool.judges() if judge.alive]
     status = HealthStatus.OK if alive else HealthStatus.NO_JUDGES
@@ -153,7 +154,7 @@ async def health(context: ContextDependency, response: Response) -> Health:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
 async def metrics(client: Client, context: ContextDependency) -> Response:
-    """The metrics of the service, for Prometheus."""
+    """Returns the metrics of the service, for Prometheus."""
     return Response(
         await run_sync(context.metrics.text, context.service),
         media_type="text/plain; version=0.0.4",
@@ -169,14 +170,14 @@ async def rewards(
     client: Annotated[str | None, Query(max_length=64)] = None,
     preset: Annotated[str, Query(max_length=64, description="The weights that pay.")] = "default",
 ) -> Response:
-    """Where rewards die: rungs, reasons, distribution, flat groups, trend.
+    """Returns reward health: rungs, reasons, distribution, flat groups, trend.
 
-    Computed once for all who ask within a few seconds.
+    Computed once for all requests within a few seconds.
     """
     if preset not in PRESET_WEIGHTS:
         raise RequestRefused(Code.INVALID, f"preset: choose {', '.join(PRESET_WEIGHTS)}")
-    whose = client if context.sees_all(asking) else asking
-    compute = partial(context.statistics.rewards, problem, whose, preset)
+    shown_client = client if context.sees_all(asking) else asking
+    compute = partial(context.statistics.rewards, problem, shown_client, preset)
     return await context.snapshots.answer(request, asking, compute)
 
 
@@ -184,7 +185,7 @@ async def rewards(
 async def trajectories(
     client: Client, context: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> TrajectoryList:
-    """Lists trajectories of the database that the server was started with."""
+    """Lists trajectories of the server's database (`--db`)."""
     return await run_sync(context.trajectories.newest, limit)
 
 
@@ -196,20 +197,20 @@ async def trajectory(
     client: Client,
     context: ContextDependency,
 ) -> HTMLResponse:
-    """One trajectory as an HTML page that loads nothing."""
+    """Returns a trajectory as a self-contained HTML page."""
     html = await run_sync(context.trajectories.page, trajectory_id)
     return HTMLResponse(html, headers=TRAJECTORY_HEADERS)
 
 
 @router.get("/", response_class=HTMLResponse, include_in_schema=False)
 async def page() -> HTMLResponse:
-    """Serves the page for people. Needs no token: it asks for one, and loads everything else with it."""
+    """Returns the web page. Needs no token: the page asks for a token and loads all data with it."""
     return HTMLResponse(_page(), headers=PAGE_HEADERS)
 
 
 @lru_cache(maxsize=1)
 def _page() -> str:
-    """Puts the page together: one answer, so that nothing of it is loaded twice or from elsewhere."""
+    """Returns the page with its styles and scripts inlined, so nothing is loaded separately."""
     script = "".join(map(_page_part, SCRIPTS))
     page_html = _page_part("page.html").replace("/* page.css */\n", _page_part("page.css"))
     return page_html.replace("/* page.js */\n", script)

@@ -31,11 +31,13 @@ from kernelwright.agent.serving.wire import (
 
 router = APIRouter(prefix="/v1", tags=["verdicts"], route_class=StructureBoundRoute)
 SMALL_SUBMISSION_CHARACTERS = 32 * 1024
-"""Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
+"""Size of a submission, in characters, up to which the event loop handles it directly (a
+millisecond); larger submissions go to a thread.
+"""
 STREAM_SECONDS = 5
-"""Seconds until a client that has too many streams of events may ask for one again."""
+"""Seconds until a client with too many event streams may ask for another."""
 POSITION_SECONDS = 1.0
-"""Seconds between two looks at the place of a verdict that waits."""
+"""Seconds between two checks of a waiting verdict's position."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
 RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}}
 
@@ -47,7 +49,7 @@ RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type
     responses={200: {"model": Status}, **errors(400, 401, 408, 413, 422, 429, 503)},
 )
 async def submit(submission: Submission, client: Client, context: ContextDependency) -> Response:
-    """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
+    """Submits a candidate. Answers 202 for a waiting or running verdict, 200 for a known one."""
     began = time.perf_counter()
     if (
         len(submission.candidate) + len(submission.problem.source or "")
@@ -62,7 +64,9 @@ async def submit(submission: Submission, client: Client, context: ContextDepende
 
 
 def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Answers with JSON that is written once: FastAPI would check and write a value of ours a second time."""
+    """Returns a response with the value's JSON. FastAPI would validate and serialise the value a
+    second time.
+    """
     return Response(status.model_dump_json(), code, headers, "application/json")
 
 
@@ -132,7 +136,7 @@ async def status(
     context: ContextDependency,
     wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = 0.0,
 ) -> Response:
-    """The status; with `wait`, as soon as it has ended, or after so many seconds."""
+    """Returns the status of a verdict; with `wait`, at its end or after this many seconds."""
     context.check_visible(client, verdict_id)
     await _until_ended(context, verdict_id, time.monotonic() + wait)
     return _json(context.service.status(client, verdict_id))
@@ -140,7 +144,7 @@ async def status(
 
 @router.post("/verdicts/{verdict_id}/again", responses=errors(401, 403, 404, 422, 429))
 async def judge_again(verdict_id: Id, client: Client, context: ContextDependency) -> Status:
-    """Has a verdict that has ended judged again under its id: for a client that submitted it, and for `admin`."""
+    """Queues an ended verdict again under its id; open to its submitters and to `admin`."""
     context.check_visible(client, verdict_id)
     if not context.tokens.has(client, Right.ADMIN) and not context.service.record.is_submitter(
         client, verdict_id
@@ -155,7 +159,7 @@ async def judge_again(verdict_id: Id, client: Client, context: ContextDependency
 
 @router.delete("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
 async def cancel(verdict_id: Id, client: Client, context: ContextDependency) -> Status:
-    """Withdraws this client's interest; what nobody wants is not judged."""
+    """Withdraws the client's interest; a verdict without interested clients is not judged."""
     context.check_visible(client, verdict_id)
     return await run_sync(context.service.cancel, client, verdict_id)
 
@@ -163,9 +167,11 @@ async def cancel(verdict_id: Id, client: Client, context: ContextDependency) -> 
 async def _counted(
     verdict_id: Id, client: Client, context: ContextDependency
 ) -> AsyncIterator[str]:
-    """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream.
+    """Checks the verdict and the number of streams before a stream starts: 404 for an unknown
+    verdict, 429 above the limit.
 
-    The stream counts from here on until it has been sent: many that are opened at once are counted, too.
+    A dependency, so the answer can still be an error. The stream counts from here to its end, so
+    streams opened at the same time are counted, too.
     """
     context.check_visible(client, verdict_id)
     context.service.status(client, verdict_id, with_report=False)

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the service."""
+"""Metrics of the service for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENQUEUE_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 
 class ServiceMetrics:
-    """The metrics of one service, in a registry of its own: two services of one process do not meet."""
+    """Metrics of a service, in a separate registry, so two services of a process do not collide."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -64,20 +64,20 @@ class ServiceMetrics:
             "judges_alive", "Judges that are alive.", ["device"], **registry_options
         )
 
-    def submitted(self, client: str, known: bool) -> None:
+    def submitted(self, client: str, is_known: bool) -> None:
         """Counts a submission of a client; `known`: its verdict was there or under way."""
-        self._submissions.labels(client, str(known).lower()).inc()
+        self._submissions.labels(client, str(is_known).lower()).inc()
 
     def refused(self, code: str) -> None:
         """Counts a refused request by its error code."""
         self._refused.labels(code).inc()
 
     def begun(self, device: str, seconds: float) -> None:
-        """Counts the seconds for which a verdict waited until a judge began it."""
+        """Counts the waiting time of a verdict in seconds at its start."""
         self._queue_wait.labels(device).observe(seconds)
 
     def judged(self, device: str, report: Report, seconds: float) -> None:
-        """Counts a verdict by where it ended, and its seconds by device."""
+        """Counts a verdict by its last rung, and its seconds by device."""
         fault = report.failure.fault.value if report.failure else ""
         self._verdicts.labels(
             device, report.ended_at.value, str(report.correct).lower(), fault

@@ -15,17 +15,17 @@ from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOu
 
 MODULE = "kernelwright.agent.serving.statistics.statistics_process"
 ANSWER_SECONDS = 60.0
-"""Seconds for one answer; after that the process is replaced."""
+"""Time limit of an answer in seconds; afterwards the process is replaced."""
 FRESH_SECONDS = 5.0
 """Seconds for which a computed value is given at least: every open page asks each three seconds."""
 MAX_SHARE_OF_TIME = 0.02
-"""Share of the time for which the process computes one value; one that takes longer is computed less often."""
+"""Maximum share of time spent on computing a value; a slow value is computed less often."""
 MAX_VALUES = 64
 """Questions whose values are remembered."""
 
 
 class RecordStatistics:
-    """Asks the process that reads the record. Thread-safe. Whoever asks while a value is computed waits for it."""
+    """Client of the statistics process. Thread-safe. Callers during a computation share its result."""
 
     def __init__(self, file: Path) -> None:
         """file: the record. The process is started at the first question."""

@@ -1,6 +1,9 @@
-"""Reward health: at which rung candidates end, why, what they earn, and how many groups teach nothing.
+"""Reward health: last rungs, faults and rewards of candidates, and groups without a learning
+signal.
 
-A pure function of scores and of the preset that pays them.
+A pure function of scores and a reward preset. Example: four rollouts of a prompt that all fail at
+compilation have equal scores. They form a flat group: every advantage inside the group is 0, so the
+group teaches nothing.
 """
 
 from __future__ import annotations
@@ -32,15 +35,15 @@ REWARD_EDGES = (-0.25, 0.0, 0.02, 0.05, 0.5, 1.0, 1.25, 1.5, 2.0, 3.0)
 """Edges between the bins of rewards: cheats, no kernel, a wrong kernel, then correct ones by their speed."""
 DEFAULT_PRESET = "default"
 MAX_REASONS = 30
-"""Reasons that are listed, the most frequent first."""
+"""Maximum number of listed reasons, most frequent first."""
 MAX_PROBLEMS = 50
-"""Problems that are listed, those with the most candidates first."""
+"""Maximum number of listed problems, largest number of candidates first."""
 MAX_GROUPS = 50
-"""Groups that are listed, the newest first."""
+"""Maximum number of listed groups, newest first."""
 
 
 class ScoredSubmission(NamedTuple):
-    """One submission whose verdict has a report."""
+    """Submission of a verdict with a report."""
 
     client: str
     group: str | None
@@ -48,11 +51,11 @@ class ScoredSubmission(NamedTuple):
     ended: float
     score: Score
     candidate_hash: str = ""
-    """Decides whether a preset that rejects some candidates at random keeps this one."""
+    """Hash of the candidate; decides on its rejection under a preset with random rejection."""
 
 
 class RungShare(WireValue):
-    """How many candidates ended at one rung."""
+    """Number of candidates with this last rung."""
 
     rung: Rung
     ended: int
@@ -62,7 +65,7 @@ class RungShare(WireValue):
 
 
 class Reason(WireValue):
-    """One fault at one rung, with how often it came and an example."""
+    """Fault at a rung, with its frequency and an example."""
 
     rung: Rung
     fault: Fault
@@ -71,7 +74,7 @@ class Reason(WireValue):
 
 
 class PromptGroups(WireValue):
-    """Rollouts of one prompt: flat where all have the same score."""
+    """Numbers of groups (rollouts of a prompt); a flat group has equal scores."""
 
     groups: int = 0
     """Groups with at least two finished verdicts."""
@@ -81,7 +84,7 @@ class PromptGroups(WireValue):
 
 
 class TrendBin(WireValue):
-    """The candidates of one stretch of time; `from` is in seconds since 1970."""
+    """Candidates of a time interval; `from` in seconds since 1970."""
 
     from_: float = Field(alias="from", serialization_alias="from")
     candidates: int
@@ -107,18 +110,18 @@ class RewardBin(WireValue):
 
 
 class ProblemRewards(WireValue):
-    """The candidates of one problem."""
+    """Rewards of the candidates on a problem."""
 
     problem: str
     candidates: int
     correct: int
     masked: int
     mean_reward: Number | None = None
-    """Of the candidates that train; None if there are none."""
+    """Mean reward of the trainable candidates; None if there are none."""
 
 
 class GroupRewards(WireValue):
-    """The candidates of one group: rollouts of one prompt."""
+    """Rewards of the candidates in a group (rollouts of a prompt)."""
 
     client: str
     group: str
@@ -127,23 +130,24 @@ class GroupRewards(WireValue):
     correct: int
     masked: int
     lowest: Number | None = None
-    """Smallest reward of the candidates that train; None if there are none."""
+    """Smallest reward of the trainable candidates; None if there are none."""
     highest: Number | None = None
 
 
 class RewardHealth(WireValue):
-    """Whether rewards still tell candidates apart: where they end, why, and how that changes."""
+    """Statistics about the learning signal in rewards: last rungs, reasons, distribution, trend."""
 
     candidates: int
     correct: int
     preset: str = DEFAULT_PRESET
-    """The weights that `rewards`, `problems` and `newest_groups` are computed with."""
+    """Preset behind `rewards`, `problems` and `newest_groups`."""
     rewards: tuple[RewardBin, ...] = ()
-    """Distribution of the rewards of the candidates that train."""
+    """Distribution of the trainable candidates' rewards."""
     problems: tuple[ProblemRewards, ...] = ()
     newest_groups: tuple[GroupRewards, ...] = ()
     masked: int = 0
-    """Candidates that must not train: a fault that a loaded machine may cause."""
+    """Number of candidates excluded from training: their fault may be caused by a loaded machine.
+    """
     speedups: tuple[SpeedupBin, ...] = ()
     """Distribution of the speedups over eager, at their lower bounds."""
     rungs: tuple[RungShare, ...] = ()
@@ -175,9 +179,9 @@ def reward_health(
 
 
 def reward_of(score: Score, preset: str, candidate_hash: str) -> float | None:
-    """Returns the reward of a score under a preset; None for a candidate that must not train.
+    """Returns the reward of a score under a preset; None for a candidate excluded from training.
 
-    The same formula pays in `rl` and in the plugs (agent/rewards/reward_parts.py).
+    `rl` and the plugs use the same formula (agent/rewards/reward_parts.py).
     """
     if score.mask:
         return None
@@ -317,7 +321,7 @@ def _groups(samples: Sequence[ScoredSubmission]) -> PromptGroups:
 
 
 def _signal(score: Score) -> tuple[object, ...]:
-    """What a reward could tell apart."""
+    """Returns the part of a score visible to a reward."""
     return (score.ended_at, score.compiled, score.correct, score.gate, score.speedup, score.share)
 
 

@@ -1,4 +1,6 @@
-"""Throughput, latency and length of the queue over time, read from the record, so that a restart loses nothing."""
+"""Throughput, latency and queue length over time, computed from the record, so a restart loses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from kernelwright.agent.serving.wire import State, WireValue
 BINS = 48
 """Stretches of time, each as long as the others."""
 MAX_VERDICTS = 50_000
-"""Verdicts that are looked at, the newest."""
+"""Maximum number of verdicts read, newest first."""
 
 
 class VerdictTimes(NamedTuple):
@@ -26,17 +28,17 @@ class VerdictTimes(NamedTuple):
 
 
 class HistoryBin(WireValue):
-    """One stretch of time."""
+    """Figures of a time interval."""
 
     start: float
     """Seconds since 1970."""
     ended: int
-    """Verdicts that ended."""
+    """Number of verdicts ended within the interval."""
     latency_p50: float | None = None
-    """Seconds from the submission to the end: the median of those that ended."""
+    """Median seconds from submission to end, of the verdicts ended within the interval."""
     latency_p95: float | None = None
     queued: int
-    """Verdicts that waited for a judge at the end of the stretch."""
+    """Number of waiting verdicts at the end of the interval."""
 
 
 class ServiceHistory(WireValue):
@@ -50,7 +52,7 @@ class ServiceHistory(WireValue):
 
 
 def read_times(record: sa.Connection, since: float) -> list[VerdictTimes]:
-    """Returns the times of the verdicts that ended after a moment, or have not ended."""
+    """Returns the times of the verdicts still open or ended after a moment."""
     is_open = VERDICT.c.state.in_([State.QUEUED.value, State.RUNNING.value])
     ended = sa.select(VERDICT.c.submitted, VERDICT.c.started, VERDICT.c.ended).where(
         VERDICT.c.state.in_([state.value for state in State if state.ended]),
@@ -97,12 +99,12 @@ def service_history(times: Sequence[VerdictTimes], now: float, seconds: float) -
 
 
 def _bin(moment: float, begin: float, width: float) -> int:
-    """Returns the number of the stretch of a moment: 0 for all that is earlier, BINS for what is later."""
+    """Returns the index of the interval of a moment: 0 for earlier moments, BINS for later ones."""
     return min(BINS, max(0, math.floor((moment - begin) / width)))
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Returns the smallest value that so many percent of the values do not exceed; None of no values."""
+    """Returns the smallest value at or above this percentage of the values; None of no values."""
     if not values:
         return None
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]

@@ -1,8 +1,9 @@
-"""Computes reward health and history in a process of its own: `python -m ...statistics_process DESCRIPTOR FILE`.
+"""Computes reward health and history in a separate process: `python -m ...statistics_process
+DESCRIPTOR FILE`.
 
-Both read tens of thousands of rows. Computed in a thread of the server they would hold the interpreter's lock, for
-which every request waits (enqueue calls beside four open pages: bench/service_crowd.py). The process reads one question
-as JSON after the other and answers each with JSON; it opens the record for reading alone.
+Both read tens of thousands of rows. In a thread of the server they would hold the interpreter's
+lock, and every request would wait (enqueue calls beside four open pages: bench/service_crowd.py).
+The process reads questions as JSON and answers each with JSON; it opens the record read-only.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from kernelwright.session_priority import lower_session
 from kernelwright.worker_process import connection_to_parent, end_with_parent
 
 NICENESS = 15
-"""The process that answers requests comes first."""
+"""Niceness of the process; the server process that answers requests must run first."""
 MAX_SUBMISSIONS = 20_000
-"""Submissions that reward health looks at, the newest."""
+"""Maximum number of submissions behind reward health, newest first."""
 
 
 class RewardsQuestion(WireValue):

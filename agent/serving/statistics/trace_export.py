@@ -1,7 +1,7 @@
-"""Sends each verdict that has ended to an OpenTelemetry collector, as a trace (OTLP over HTTP, in JSON).
+"""Sends each ended verdict to an OpenTelemetry collector, as a trace (OTLP over HTTP, in JSON).
 
-Specification: https://opentelemetry.io/docs/specs/otlp/#otlphttp. One trace is one verdict: a span from its submission
-to its end, and below it one span for the queue and one for each attempt.
+Specification: https://opentelemetry.io/docs/specs/otlp/#otlphttp. A trace is a verdict: a span from
+its submission to its end, with child spans for the queue and for each attempt.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ from kernelwright.agent.serving.wire import Attempt, Outcome, State
 
 log = logging.getLogger(__name__)
 MAX_WAITING = 10_000
-"""Verdicts that wait to be sent; more are dropped, so that a collector that is away costs no memory."""
+"""Maximum number of unsent verdicts; further verdicts are dropped, so an absent collector costs no
+memory.
+"""
 BATCH = 200
-"""Verdicts of one request."""
+"""Maximum number of verdicts in a request."""
 BATCH_SECONDS = 2.0
-"""Seconds for which verdicts are gathered into one request."""
+"""Seconds of collecting verdicts for a request."""
 REQUEST_SECONDS = 10.0
 INTERNAL_SPAN, STATUS_OK, STATUS_ERROR = 1, 1, 2
 """Numbers of the specification: a span's kind, and its status."""
 
 
 class TraceExport:
-    """A thread that reads verdicts from the record and sends them. Never delays a verdict; what fails is dropped."""
+    """Thread that reads verdicts from the record and sends them. Never delays a verdict; failed
+    sends are dropped.
+    """
 
     def __init__(self, record: VerdictDatabase, endpoint: str) -> None:
         """endpoint: the base address of a collector, such as http://127.0.0.1:4318."""
@@ -47,12 +51,12 @@ class TraceExport:
         self._thread.start()
 
     def add(self, verdict_id: str) -> None:
-        """Notes a verdict that has ended."""
+        """Adds an ended verdict to the unsent ones."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(verdict_id)
 
     def close(self) -> None:
-        """Sends what waits, once, and ends the thread."""
+        """Sends the unsent verdicts once, and ends the thread."""
         self._closed.set()
         self._thread.join(REQUEST_SECONDS + BATCH_SECONDS)
 
@@ -106,7 +110,7 @@ def resource_spans(spans: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def spans_of(verdict: RememberedVerdict, attempts: tuple[Attempt, ...]) -> list[dict[str, Any]]:
-    """Returns the spans of one verdict that has ended, the first of all of it."""
+    """Returns the spans of an ended verdict, the root span first."""
     assert verdict.ended is not None
     trace_id, root_id = secrets.token_hex(16), secrets.token_hex(8)
     score = verdict.score
@@ -144,7 +148,7 @@ def spans_of(verdict: RememberedVerdict, attempts: tuple[Attempt, ...]) -> list[
 def _span(
     name: str, ids: tuple[str, str, str], times: tuple[float, float], facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """ids: of the trace, of the span, and of the span above it. times: seconds since 1970."""
+    """Returns a span. ids: of the trace, the span, and the parent span. times: seconds since 1970."""
     trace_id, span_id, parent_id = ids
     span: dict[str, Any] = {
         "traceId": trace_id, "spanId": span_id, "name": name, "kind": INTERNAL_SPAN,

@@ -1,4 +1,4 @@
-"""Trajectories of the database that the server was started with (`--db`), for the page."""
+"""Trajectories of the server's database (`--db`), for the web page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernelwright.agent.serving.wire import Code, WireValue
 
 
 class TrajectoryEntry(WireValue):
-    """One trajectory of a list."""
+    """Trajectory in a list."""
 
     id: int
     problem: str
@@ -30,7 +30,7 @@ class Trajectories:
         self._database = database
 
     def newest(self, limit: int) -> TrajectoryList:
-        """The newest; none where the server was started without `--db`."""
+        """Returns the newest trajectories; empty without `--db`."""
         if self._database is None:
             return TrajectoryList(trajectories=())
         from kernelwright.agent.runtime.databases import open_store
@@ -48,7 +48,7 @@ class Trajectories:
         )  # fmt: skip
 
     def page(self, trajectory_id: int) -> str:
-        """HTML. Raises RequestRefused where there is none."""
+        """Returns a trajectory as HTML. Raises RequestRefused for an unknown id."""
         from kernelwright.agent.reporting.files import trajectory_page
         from kernelwright.agent.reporting.trajectory_report import report_trajectory
         from kernelwright.agent.runtime.databases import open_store
