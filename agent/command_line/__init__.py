@@ -1,3 +1,3 @@
-"""One module for each command: reads the command's options, calls the room that does the work,
-and shows the result. Nothing heavy is imported at the top of a module.
+"""Commands of `agent`, one module each: a module reads the command's options, calls the room for
+the work, and shows the result. No module has heavy imports at its top.
 """

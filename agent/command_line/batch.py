@@ -112,11 +112,13 @@ def batch(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write kernels for many problems at once; then a report: compiled, correct, pass@k, cost, and on a GPU speed.
+    """Write kernels for many problems at once, then print a report: compiled, correct, pass@k,
+    cost, and on a GPU speed.
 
-    Budgets are a trajectory's. Ctrl-C or SIGTERM pauses, and the same command goes on; with more --samples, or another
-    --policy, it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something
-    (no problem could be judged), 3 for this machine's trouble, 130 (SIGTERM: 143) where it was paused.
+    Budgets hold for each trajectory. Ctrl-C or SIGTERM pauses, and the same command goes on; with
+    more --samples, or another --policy, it adds to the run. Exits with 0 if every trajectory is
+    finished, 2 if you must change something (no problem could be judged), 3 for a failure of this
+    machine, 130 (SIGTERM: 143) if paused.
     """
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)

@@ -1,4 +1,4 @@
-"""Defines `agent check`, which judges one kernel against a problem."""
+"""Defines `agent check`, which judges a kernel against a problem."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 CHECK_MODES = Modes({"--server": ("server",), "a judge on this machine": ("show_trace", "cache")})
 """A judge service shows no trace, and keeps every verdict itself."""
 OUTPUT_OPTIONS = ("seed", "show_trace", "explain", "quiet", "as_json", "debug")
-"""Options that are left out of the repeated command: its seed, and options that only change the
-output.
+"""Options left out of the repeated command: the seed, and options with an effect on the output
+only.
 """
 
 
@@ -121,10 +121,11 @@ def check(
     show_trace: ShowTrace = False, explain: Explain = False, cache: Cache = None, server: Server = None,
     quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
+    """Judge one kernel: compilation, correctness, own work, speed.
 
-    Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where
-    this machine failed; where nothing is wrong so far, 4 if only a GPU can check the answers, 5 if they were unchecked.
+    Exits with 0 only for a correct kernel that does its own work, 1 if it is not, 2 for unusable
+    input, 3 for a failure of this machine; with nothing wrong so far, 4 if only a GPU can check the
+    answers, 5 if they were unchecked.
     """
     from kernelwright.agent.candidates.bare_functions import as_candidate, split_name
     from kernelwright.agent.candidates.candidate_files import read_candidate
@@ -204,9 +205,7 @@ def named_problem(
 
 
 def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
-    """Raises InputError if an option that runs the kernel on a GPU is set and the device is the
-    CPU.
-    """
+    """Raises InputError for a set option that needs a GPU, if the device is the CPU."""
     from kernelwright.errors import InputError
 
     gpu_options = [name for name, chosen in (("--ncu", ncu), ("--sanitizer", sanitizer)) if chosen]
@@ -218,8 +217,8 @@ def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
 
 
 def command_without_output_options(context: typer.Context) -> str:
-    """Returns the typed command without its seed and without options that only change the output,
-    so `--seed N` can be appended.
+    """Returns the typed command without its seed and without output options, ready for an appended
+    `--seed N`.
     """
     words = ["agent", "check"]
     for parameter in context.command.params:

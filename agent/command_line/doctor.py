@@ -15,7 +15,7 @@ def doctor(
         bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")
     ] = False,
 ) -> None:
-    """Say what this machine can do, what is wrong with it, and how to repair it."""
+    """Show the abilities of this machine, its faults, and their repair."""
     import json
 
     from kernelwright.agent.runtime.doctor import Severity, diagnose
@@ -38,7 +38,7 @@ def doctor(
 
 
 def version() -> None:
-    """Print the versions that a verdict depends on."""
+    """Print the versions behind a verdict."""
     import platform
 
     from kernelwright.tools.hardware.machine_info import version as installed

@@ -113,8 +113,8 @@ def _at_server(client: JudgeClient, device: str) -> RemoteJudges:
 
 
 def _kind(device: str, kinds: Sequence[DeviceKind]) -> DeviceKind:
-    """Returns the kind of device that `--device` names; `auto` takes the first kind of the
-    judges. Raises InputError.
+    """Returns the kind of device named by `--device`; `auto` takes the first kind of the judges.
+    Raises InputError.
     """
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.errors import InputError

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MCP_ACTIONS = ("serve", "install")
 TRANSPORTS = ("stdio", "http")
 SOLE_CLIENT = ""
-"""The client of `--token`, as of stdio: a history that other servers made of the same file is its own."""
+"""Client of `--token`, the same as of stdio, so it sees the history written by earlier servers."""
 DATABASE = Path(".kernelwright") / "verdicts.db"
 """Default database, in the command's current folder."""
 
@@ -134,7 +134,9 @@ def _serve(judging: object, transport: str, host: str, port: int, tokens: Tokens
 
 
 def _tokens(transport: str, host: str, token: str, token_file: Path | None) -> Tokens:
-    """Returns the tokens of http clients. Raises InputError if other machines could connect without one."""
+    """Returns the tokens of http clients. Raises InputError if other machines could connect without
+    a token.
+    """
     from kernelwright.agent.serving.routes.tokens import Tokens
     from kernelwright.errors import InputError
 

@@ -1,4 +1,4 @@
-"""Options that only some modes of a command use. In another mode they are refused, not ignored."""
+"""Options used in some modes of a command only. In another mode they are refused, not ignored."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ def names_of(*groups: type[Any]) -> frozenset[str]:
 
 
 class Modes:
-    """The modes of a command, each with the parameters that it uses. Parameters of no mode belong
-    to every mode.
+    """Modes of a command with their parameters. A parameter without a mode belongs to every mode.
     """
 
     def __init__(self, parameters: Mapping[str, Iterable[str]]) -> None:
-        """parameters: by the words that choose a mode on the command line, such as `--online`."""
+        """parameters: keyed by the words for a mode on the command line, such as `--online`."""
         self.parameters = {mode: frozenset(names) for mode, names in parameters.items()}
 
     def refuse_unused(self, context: typer.Context, mode: str) -> None:
-        """Raises InputError with the names of typed options that `mode` does not use."""
+        """Raises InputError with the names of typed options unused in `mode`."""
         everywhere = frozenset().union(*self.parameters.values())
         foreign = everywhere - self.parameters[mode]
         unused = []
@@ -53,7 +52,7 @@ class Modes:
         raise InputError(f"{mode} does not use {options}{self._owner_of(unused)}: leave that out")
 
     def _owner_of(self, parameters: Sequence[Parameter]) -> str:
-        """Names the modes that use all these parameters; empty if none does."""
+        """Returns the names of the modes with all these parameters; empty if there is none."""
         names = {parameter.name for parameter in parameters}
         modes = [mode for mode, used in self.parameters.items() if names <= used]
         if not modes or modes[0] in parameters[0].opts:

@@ -53,12 +53,13 @@ def optimize(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Cut a model into regions, solve each as a problem of the store, and package the kernels that win.
+    """Cut a model into regions, solve each as a problem of the store, and package the kernels that
+    win.
 
-    Regions are the model's own modules; equal ones are solved once. On a GPU a kernel is kept where it is faster than
-    eager PyTorch and torch.compile; without one every kernel judged right is kept, and nothing is timed. Ctrl-C stops:
-    the same command goes on with the regions that are not solved. Exits with 0 where a region has a kernel, 1 where
-    none has.
+    Regions are the model's own modules; equal ones are solved once. On a GPU a kernel is kept if it
+    is faster than eager PyTorch and torch.compile. Without a GPU every correct kernel is kept, and
+    nothing is timed. Ctrl-C stops: the same command goes on with the unsolved regions. Exits with 0
+    if a region has a kernel, 1 if none has.
     """
     from kernelwright.agent.exporting.packaged_kernel import stem_of
     from kernelwright.agent.optimizing.optimize import optimize_model
@@ -93,7 +94,7 @@ def optimize(
 def build_model(problem: Problem, device: str) -> tuple[torch.nn.Module, list[Any]]:
     """Returns the model of a reference in eval mode, and its example inputs, on a device.
 
-    Runs the reference in this process: it is the user's own model.
+    Runs the reference in this process, because the model is the user's own.
     """
     import torch
 

@@ -1,5 +1,4 @@
-"""Options that several commands share: an option has the same name, meaning and help panel in
-every command.
+"""Options shared by commands, with the same name, meaning and help panel in every command.
 
 A group is a frozen dataclass whose fields are typer options. A command decorated with
 `expand_groups` takes groups as parameters; on the command line each field of a group is an option
@@ -191,7 +190,7 @@ class BudgetOptions:
         return self.max_minutes is not None or self.turns > USUAL_TURNS
 
     def check_policy(self, policy: str, prices: Prices) -> None:
-        """Raises InputError for a budget that does not limit this policy."""
+        """Raises InputError for a budget without an effect on this policy."""
         from kernelwright.errors import InputError
         from kernelwright.policies.server_names import server_name
 
@@ -255,7 +254,7 @@ POLICIES = Modes(
 
 
 def refuse_unused_options(context: typer.Context, settings: Settings, policy: str) -> None:
-    """Raises InputError for typed options that the search, the device or the policy does not use."""
+    """Raises InputError for typed options unused by the search, the device or the policy."""
     SEARCHES.refuse_unused(context, f"--search {settings.search}")
     DEVICES.refuse_unused(context, f"a judge on a {'CPU' if settings.device == 'cpu' else 'GPU'}")
     POLICIES.refuse_unused(context, "--policy compiler" if policy == "compiler" else "a model")

@@ -20,7 +20,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 
 def policies(folders: Folders = None, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Say what a model's folder says about itself: base, data, training, revision; and which forms --policy takes."""
+    """Show a model folder's card (base, data, training, revision), and the forms of --policy."""
     from kernelwright.errors import InputError
     from kernelwright.policies.model_identity import weights_revision
     from kernelwright.policies.policy_card import read_card

@@ -1,4 +1,4 @@
-"""Defines `agent problems`, and the options for a module's arguments that every command shares."""
+"""Defines `agent problems`, and the shared options for a module's arguments."""
 
 from __future__ import annotations
 

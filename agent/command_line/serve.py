@@ -134,10 +134,11 @@ def serve(
     otlp: Otlp = None, ray: Ray = None,
     debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /. Routes: docs/reference/service.md.
+    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /. Routes:
+    docs/reference/service.md.
 
-    Equal candidates are judged once, also across a restart. Ctrl-C or SIGTERM stops it; what was under way is begun
-    again by the next server.
+    Equal candidates are judged once, also across a restart. Ctrl-C or SIGTERM stops the server; the
+    next server begins open verdicts again.
     """
     from kernelwright.agent.runtime.errors import require
 
@@ -189,9 +190,11 @@ def serve(
 
 
 def who_sends_references(choice: str | None, on_ray: bool, has_tokens: bool) -> References:
-    """Returns whether clients may send references. choice: of `--references`; None where it is not given.
+    """Returns whether clients may send references. choice: value of `--references`; None if not
+    given.
 
-    Judges on Ray have no walls: a reference there reads what the server's user can read. Raises InputError.
+    Judges on Ray have no walls: a reference can read every file of the server's user. Raises
+    InputError.
     """
     from kernelwright.agent.serving.server import References
     from kernelwright.errors import InputError

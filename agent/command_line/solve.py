@@ -1,4 +1,4 @@
-"""Defines `agent solve`, which writes a kernel for one problem."""
+"""Defines `agent solve`, which writes a kernel for a problem."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ DryRun = Annotated[
 
 @dataclass(frozen=True)
 class SolveJudgingOptions(JudgingOptions):
-    """Options for the judge of one run, which may choose the rule of own work itself."""
+    """Options for the judge of a run, the rule of own work included."""
 
     own_work: OwnWorkOrAuto = "auto"
 
@@ -131,11 +131,12 @@ def solve(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write a kernel for one problem: draft, judge, repair, refine, until the goal is reached or a budget is spent.
+    """Write a kernel for one problem: draft, judge, repair, refine, until the goal is reached or a
+    budget is spent.
 
-    Ctrl-C or SIGTERM pauses, and the same command goes on at the exact turn. Exits with 0 where a correct kernel was
-    found, 1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 (SIGTERM: 143) where
-    it was paused.
+    Ctrl-C or SIGTERM pauses, and the same command goes on at the exact turn. Exits with 0 for a
+    correct kernel, 1 without one, 2 if you must change something, 3 for a failure of this machine,
+    130 (SIGTERM: 143) if paused.
     """
     from kernelwright.agent.problems.finding import refuse_unused_checkouts
 
@@ -282,7 +283,9 @@ def finish_backward(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Solves both problems with the live view, writes one file, shows the results, and exits."""
+    """Solves both problems with the live view, writes a file with both kernels, shows the results,
+    and exits.
+    """
     from kernelwright.agent.export.kernel_file import check_path, default_path
     from kernelwright.agent.gradients.solving import solve_with_gradients
     from kernelwright.agent.runtime.interrupts import PAUSING, announce_stops

@@ -88,9 +88,9 @@ def tune(
 ) -> None:  # fmt: skip
     """Search the numbers of a kernel: block sizes, warps, stages, input precision.
 
-    Without a GPU it prunes by compiling alone, prints what remains, and writes no kernel. With one it measures, judges
-    the winner in full and writes it. Ctrl-C or SIGTERM stops, and the same command goes on. Exits with 0 when done, 1
-    where the kernel is not right.
+    Without a GPU it prunes by compiling alone, prints the remaining settings, and writes no kernel.
+    On a GPU it measures, judges the winner in full and writes it. Ctrl-C or SIGTERM stops, and the
+    same command goes on. Exits with 0 when done, 1 for an incorrect kernel.
     """
     from kernelwright.agent.candidates.candidate_files import read_candidate
     from kernelwright.agent.command_line.options import precision_class
@@ -177,8 +177,8 @@ def _guarded(
     problem: Problem, text: str, tuned: TuningResult, evaluator: Evaluator, settings: TuneSettings,
     say: Callable[[str], None],
 ) -> GuardedKernel:  # fmt: skip
-    """Returns the tuned text with the contract of its verdict; the text alone if it was not
-    judged in full.
+    """Returns the tuned text with the contract of its verdict; the text alone without a full
+    verdict.
     """
     from kernelwright.agent.contracts.guarded import GuardedKernel, guarded_kernel
     from kernelwright.tools.evaluation.pipeline import Options

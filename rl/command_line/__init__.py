@@ -1,1 +1,1 @@
-"""The commands of `rl`, one module for each."""
+"""Commands of `rl`, one module each."""

@@ -26,7 +26,8 @@ def average(
     policies: Policies, output: Output = Path("averaged"), storage: StorageName = "bf16", force: Force = False,
     as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """The mean of several policies' weights: of trainings with different seeds it can be better than each.
+    """Average the weights of several policies: the mean of trainings with different seeds can be
+    better than each.
 
     Measure it with rl evaluate.
     """

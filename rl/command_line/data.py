@@ -26,7 +26,7 @@ app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_h
 
 LEARNING_TEMPERATURE = 1.6
 """Sampling temperature at which the shipped policy has right and wrong drafts of nearly every
-generated problem; at 1 it solves most of them, and such a log teaches nothing
+generated problem. At 1 it solves most problems, and such a log teaches nothing
 (docs/how-to/train-from-a-log.md).
 """
 Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
@@ -51,8 +51,8 @@ def synth(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Generate problems with kernels that the tools found right, and broken kernels with what the tools said of
-    them.
+    """Generate problems with kernels verified by the tools, and broken kernels with the tools'
+    answers.
     """
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.cleaning.suites import graphs_of
@@ -129,8 +129,8 @@ def mistakes(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Let a policy draft generated problems; keep its own wrong drafts with what the tools said and a right answer:
-    repairs to learn from.
+    """Let a policy draft generated problems; keep its wrong drafts with the tools' answers and a
+    right answer: repairs to learn from.
     """
     from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import console, progress
@@ -172,7 +172,7 @@ def import_(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Read a corpus of others into rows. Records that cannot be read are left out and counted."""
+    """Read an external corpus into rows. Unreadable records are left out and counted."""
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.data.corpus_arguments import parse_corpus_format
     from kernelwright.rl.data.importing.formats import ImportOptions
@@ -201,7 +201,7 @@ def inductor(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Run torch.compile over references and keep the kernels that Inductor writes."""
+    """Run torch.compile over references and keep Inductor's kernels."""
     from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.data.corpus_arguments import parse_problems
@@ -237,7 +237,9 @@ def clean(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Normalise, drop duplicates and what is a benchmark's, label. Interrupted, the same command goes on."""
+    """Normalise, drop duplicates and benchmark problems, label. Interrupted, the same command goes
+    on.
+    """
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.cleaning.labelling import label_corpus
     from kernelwright.rl.data.cleaning.running import clean_corpus as run
@@ -269,7 +271,8 @@ def report(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Count a corpus, hold it against the suites, and write report.md, figures and provenance.json."""
+    """Count a corpus, compare it with the suites, and write report.md, figures and provenance.json.
+    """
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.corpus_figures import gather_facts
     from kernelwright.rl.data.corpus_report import write_report

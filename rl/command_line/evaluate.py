@@ -134,11 +134,12 @@ def evaluate(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Measure a policy: compile rate, pass@k, solved within so many turns, fast_p, tokens, by family, with intervals.
+    """Measure a policy: compile rate, pass@k, solved within a number of turns, fast_p, tokens, by
+    family, with intervals.
 
-    Every rollout is in OUT/rollouts.db. Ctrl-C pauses, and the same command goes on. Exits with 0 where all is
-    finished, 1 where pass@1 is lower than that of --against by more than chance explains, 2 where you must change
-    something, 3 for this machine's trouble, 130 where it was paused.
+    Every rollout is in OUT/rollouts.db. Ctrl-C pauses, and the same command goes on. Exits with 0
+    if all is finished, 1 if pass@1 is lower than that of --against by more than chance explains, 2
+    if you must change something, 3 for a failure of this machine, 130 if paused.
     """
     import shlex
 

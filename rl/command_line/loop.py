@@ -72,9 +72,11 @@ def loop(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Collect, train, measure on held-out problems, and promote only what is better; cycle after cycle.
+    """Collect, train, measure on held-out problems, and promote only a better policy; cycle after
+    cycle.
 
-    Writes loop.jsonl, loop.png and report.html after each cycle. The same command goes on where it was stopped.
+    Writes loop.jsonl, loop.png and report.html after each cycle. After a stop the same command goes
+    on.
     """
     from kernelwright.rl.training.early_checks import check_loop
     from kernelwright.rl.training.online.options import LoopOptions

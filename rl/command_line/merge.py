@@ -19,7 +19,7 @@ def merge(
     policy: Base, adapter: AdapterFolder, output: Output = Path("merged"), storage: StorageName = "bf16",
     as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Write a base with its LoRA adapter as one model, which any engine loads without the adapter."""
+    """Write a base with its LoRA adapter as one model, for engines without adapters."""
     from kernelwright.rl.training.publishing import merge_adapter
 
     merged = merge_adapter(policy, adapter, output, parse_storage(storage))

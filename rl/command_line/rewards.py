@@ -49,8 +49,8 @@ def rewards(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compute the reward parts of every verdict and store them; or explain one, list the presets, or list what
-    looks suspicious.
+    """Compute and store the reward parts of every verdict; or explain a verdict, list the presets,
+    or list suspicious rewards.
     """
     from kernelwright.agent.runtime.databases import open_store
     from kernelwright.rl.log.defaults import choose_formula

@@ -187,10 +187,11 @@ def sft(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Fine-tune a model on a corpus, or train a small one from scratch, with trl's SFTTrainer; then a card beside it.
+    """Fine-tune a model on a corpus, or train a small one from scratch, with trl's SFTTrainer; then
+    write a card beside it.
 
-    The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must
-    change something, 3 for this machine's trouble, 130 where it was interrupted.
+    After a stop the same command goes on. Exits with 0 if the model is written, 2 if you must
+    change something, 3 for a failure of this machine, 130 if interrupted.
     """
     from kernelwright.rl.training.processes import leave_process_group
     from kernelwright.rl.training.sft.options import SftOptions

@@ -1,4 +1,4 @@
-"""Defines `rl stats`, which counts the turns of a log that can train a policy."""
+"""Defines `rl stats`, which counts the trainable turns of a log."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def stats(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot
-    be used.
+    """Count a log's contents for training: groups, rewards and their variance, turns, faults,
+    policies, and unusable turns.
     """
     from kernelwright.agent.runtime.arguments import named_database
     from kernelwright.agent.runtime.databases import open_store

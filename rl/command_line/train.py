@@ -42,7 +42,7 @@ Online = Annotated[
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Options for the model that is trained."""
+    """Options for the trained model."""
 
     PANEL: ClassVar[str] = "Policy"
     policy: PolicyName = "embedded"
@@ -59,7 +59,7 @@ class ModelOptions:
     ] = False
 
     def fields(self) -> dict[str, Any]:
-        """Fields of TrainOptions. Raises InputError where two of them contradict each other."""
+        """Returns fields of TrainOptions. Raises InputError for contradictory options."""
         from kernelwright.errors import InputError
 
         if self.lora and self.adapter is not None:
@@ -71,7 +71,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class LogChoice:
-    """Options that choose which turns of a log are trained on."""
+    """Options for the choice of turns from a log."""
 
     PANEL: ClassVar[str] = "From a log"
     from_trajectories: Annotated[
@@ -154,8 +154,8 @@ class MethodOptions:
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """Fields of TrainOptions. Raises InputError for a method that does not exist, or that --decoupled is no part
-        of.
+        """Returns fields of TrainOptions. Raises InputError for an unknown method, or for
+        --decoupled with another method.
         """
         from kernelwright.errors import InputError
 
@@ -198,12 +198,12 @@ def train(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Train the policy on what the agent logged, or online.
+    """Train the policy on the agent's log, or online.
 
-    Says first what it will use; what cannot be trained on is refused with the reason.
+    Shows the usable turns first; unusable ones are refused with the reason.
 
-    The same command goes on where it was stopped. Exits with 0 done, 2 where you must change something, 3 for an alarm
-    or this machine's trouble, 130 paused.
+    After a stop the same command goes on. Exits with 0 done, 2 if you must change something, 3 for
+    an alarm or a failure of this machine, 130 paused.
     """
     from kernelwright.errors import InputError
 
@@ -245,7 +245,7 @@ def _plan(plan: PlanOptions, fields: dict[str, Any], gpus: int | None, as_json: 
 
 
 def _turns(options: LogOptions) -> int:
-    """Returns the number of judged turns that the filters of a log select."""
+    """Returns the number of judged turns within the filters of a log."""
     from kernelwright.rl.training.plan import refuse_empty
     from kernelwright.store.database import Store
 

@@ -1,4 +1,4 @@
-"""The options of every command that samples from a policy: its name, its sampling, and its server."""
+"""Options of every command with a policy: its name, its sampling, and its server."""
 
 from __future__ import annotations
 
@@ -119,14 +119,13 @@ class SamplingOptions:
         """Opens the policy.
 
         The hosted service (an `openai:` name without an address) is contacted first, and refused
-        within five seconds if it cannot be reached. A server of the user's own that is down is
-        named on stderr, is asked again for `patience` seconds, and then pauses the run.
+        within five seconds if out of reach. A server of the user's own in this state is named on
+        stderr, is asked again for `patience` seconds, and then pauses the run.
 
         Raises:
-            InputError: The hosted service was named and OPENAI_API_KEY is not set, or there is no such folder of
-                prompts.
+            InputError: The hosted service was named and OPENAI_API_KEY is not set, or the folder of prompts is missing.
             PolicyUnavailable: No connection to the hosted service could be made.
-            PolicyRefused: No policy has that name.
+            PolicyRefused: No policy has this name.
         """
         from kernelwright.agent.command_line.policy.server_check import check_server
         from kernelwright.agent.prompts import Prompts

@@ -1,4 +1,4 @@
-"""Checks before a run starts that the server of a policy can be reached."""
+"""Checks the connection to a policy's server before a run starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
-"""Commands that show the stored records of a database, judge them again, or write them for other
-programs. Commands that ask a policy (`solve`, `batch`), and the options that all commands share,
-lie one folder above.
+"""Commands for the stored records of a database: show, judge again, export to other programs.
+Commands with a policy (`solve`, `batch`) and the shared options are in the folder above.
 """

@@ -28,8 +28,8 @@ def compare(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """Put trajectories, or batch runs, side by side: turns aligned, where each parts from the first, what differs
-    in cost, speed and rungs.
+    """Put trajectories, or batch runs, side by side: turns aligned, the first difference of each,
+    and differences in cost, speed and rungs.
     """
     from kernelwright.agent.runtime.databases import open_store
     from kernelwright.agent.viewing.show.progress import progress
@@ -63,7 +63,7 @@ def compare(
 
 
 def _compared(store: Store, names: list[str]) -> ComparedTrajectories | ComparedRuns:
-    """Compares runs or trajectories; a word that is a run's name means the run."""
+    """Compares runs or trajectories; a word equal to a run's name means the run."""
     from kernelwright.agent.comparison.runs import compare_batches
     from kernelwright.agent.comparison.trajectories import compare_trajectories
     from kernelwright.agent.reporting.selecting import trajectory_id

@@ -43,8 +43,8 @@ def db(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Look at the database: where it is, how much it holds, what is in it; free room (gc), or bring it to this
-    version (migrate).
+    """Show the database's path, size and contents; free room (gc), or bring it to this version
+    (migrate).
     """
     from kernelwright.errors import InputError
 

@@ -69,10 +69,10 @@ def export(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """Write what the database holds for other programs: kernels, turns, training lines, KernelBench's layout, an
-    Inspect log.
+    """Write the database's contents for other programs: kernels, turns, training lines,
+    KernelBench's layout, an Inspect log.
 
-    With neither ID nor --run it is all that there is. What is left out is said on stderr.
+    Without ID and --run, everything is written. Omissions are reported on stderr.
     """
     from kernelwright.agent.runtime.databases import open_store
     from kernelwright.agent.runtime.output_files import refuse_unwritable_file

@@ -52,11 +52,12 @@ def inspect(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """Look at trajectories turn by turn: prompts, code, diffs, verdicts, PTX, and who came from whom.
+    """Look at trajectories turn by turn: prompts, code, diffs, verdicts, PTX, and each candidate's
+    parent.
 
-    In the viewer `?` says the keys.
+    In the viewer `?` lists the keys.
 
-    Without ID it lists what there is. It only reads: a batch may write meanwhile.
+    Without ID it lists the trajectories. It only reads: a batch may write meanwhile.
     """
     from kernelwright.agent.reporting.selecting import trajectory_id
     from kernelwright.agent.runtime.databases import open_store

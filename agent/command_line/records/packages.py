@@ -26,7 +26,7 @@ def export_package(
     db: str | None,
     say: Callable[[str], None],
 ) -> str:
-    """Writes what `--as KIND` asks for; returns a line that says where it is. Raises InputError."""
+    """Writes the package of `--as KIND`; returns a line with its path. Raises InputError."""
     if kind not in PACKAGE_KINDS:
         raise InputError(f"--as {kind!r}: choose {', '.join(PACKAGE_KINDS)}")
     from kernelwright.agent.exporting.hf_kernel import write_hf_kernel
@@ -103,7 +103,9 @@ def _of_file(
 
 
 def _judged_now(path: Path, problem: str, say: Callable[[str], None]) -> PackagedKernel:
-    """Judges a file, and returns it with the verdict. Raises InputError if it is not correct."""
+    """Judges a file, and returns the file with its verdict. Raises InputError for an incorrect
+    kernel.
+    """
     from kernelwright.agent.candidates.candidate_files import read_candidate
     from kernelwright.agent.command_line.problems import find_named
     from kernelwright.agent.exporting.packaged_kernel import package_kernel

@@ -29,12 +29,12 @@ def recheck(
     database: Where = None, run: Run = None, device: Device = "auto", workers: Workers = None, limit: Limit = None,
     db: Database = None, quiet: Quiet = False, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Judge stored candidates again with today's judge, and say which verdicts changed and why.
+    """Judge stored candidates again with today's judge, and show which verdicts changed and why.
 
-    The new verdicts are saved, the old ones kept; rewards that were stored are computed for the new ones too. What this
-    version of the judge has judged is not judged again, so the same command goes on where it was stopped. Exits with 0
-    when all are judged (changed or not), 2 for what cannot be used, 3 where some could not be judged on this machine,
-    130 (SIGTERM: 143) where it was interrupted.
+    New verdicts are saved beside the old ones; stored rewards are computed for the new ones, too.
+    Candidates already judged by this version of the judge are skipped, so the same command goes on
+    after a stop. Exits with 0 when all are judged (changed or not), 2 for unusable input, 3 if some
+    could not be judged on this machine, 130 (SIGTERM: 143) if interrupted.
     """
     from kernelwright.agent.replay.rechecking import RecheckRequest
     from kernelwright.agent.replay.rechecking import recheck as recheck_all
@@ -62,8 +62,8 @@ def recheck(
 
 
 def _check_there(database: str | None) -> None:
-    """Raises InputError if the database is a folder or a missing file; a server is checked when
-    it is opened.
+    """Raises InputError if the database is a folder or a missing file. A database server is checked
+    on opening.
     """
     from pathlib import Path
 

@@ -80,10 +80,11 @@ def replay(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Send a stored trajectory through the machine again: show it, judge it with today's tools, or branch off.
+    """Send a stored trajectory through the machine again: show it, judge it with today's tools, or
+    branch off.
 
-    The replies are the stored ones. Exits with 1 where a verdict differs, 130 (SIGTERM: 143) where it was interrupted;
-    with --fork as `agent solve` does.
+    The replies are the stored ones. Exits with 1 if a verdict differs, 130 (SIGTERM: 143) if
+    interrupted; with --fork like `agent solve`.
     """
     from kernelwright.agent.runtime.arguments import choose_device
     from kernelwright.errors import InputError
@@ -126,7 +127,7 @@ def replay(
 
 
 def _sampling_changes(sampling: SamplingOptions) -> dict[str, object]:
-    """Returns the settings of the sampling that the user has set."""
+    """Returns the sampling settings set by the user."""
     changes: dict[str, object] = {}
     for name in ("temperature", "reply_tokens", "seed", "prompts"):
         value = getattr(sampling, name)

@@ -37,8 +37,8 @@ def report(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """What came of a trajectory (prompts, diffs, verdicts, speed) or of a batch run (figures, tests, a table of
-    problems).
+    """Report on a trajectory (prompts, diffs, verdicts, speed) or a batch run (figures, tests, a
+    table of problems).
     """
     from kernelwright.agent.runtime.databases import open_store
     from kernelwright.agent.runtime.output_files import refuse_unwritable_file

@@ -66,7 +66,7 @@ class PlanOptions:
         as_json: bool,
         rows: int | None = None,
     ) -> None:
-        """Prints the plan of a training. Raises InputError where it does not fit."""
+        """Prints the plan of a training. Raises InputError if the plan does not fit into memory."""
         from kernelwright.errors import InputError
         from kernelwright.rl.command_line.show.capacity import capacity_view, refusal
         from kernelwright.rl.training.capacity.layouts import plan_capacity

@@ -166,7 +166,7 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class HeldOutOptions:
-    """Options for the held-out problems that a policy is measured on."""
+    """Options for the held-out problems of an evaluation."""
 
     PANEL: ClassVar[str] = "Held-out problems"
     held_out: Annotated[
@@ -208,8 +208,8 @@ class HeldOutEvaluationOptions(HeldOutOptions):
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """Returns fields of OnlineOptions. Raises InputError for held-out problems that nothing is
-        measured on.
+        """Returns fields of OnlineOptions. Raises InputError for held-out problems without an
+        evaluation.
         """
         from kernelwright.errors import InputError
 

@@ -23,9 +23,10 @@ def spread(
 ) -> dict[str, Any]:
     """Returns fields of OnlineOptions, with the GPUs as seen by their processes.
 
-    values: the same fields, `sampling_device`, and a `judge` that may name several GPUs. check_device: returns a
-    device's full name; raises InputError for an absent device. processes: of the training. A single one sees one of
-    several GPUs from now on, so CUDA must not be initialized before; of several each has its own. Raises InputError.
+    values: the same fields, `sampling_device`, and a `judge` with possibly several GPUs.
+    check_device: returns a device's full name; raises InputError for an absent device. processes:
+    number of training processes. A single process sees one of several GPUs from now on, so CUDA
+    must not be initialized before; of several processes each has its own. Raises InputError.
     """
     fields = {name: value for name, value in values.items() if name != "sampling_device"}
     if values["ray"] is not None:

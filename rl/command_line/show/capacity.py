@@ -34,7 +34,7 @@ def capacity_view(plan: CapacityPlan) -> str:
 
 
 def refusal(plan: CapacityPlan) -> str:
-    """Returns why a training does not fit, and the nearest options that do."""
+    """Returns the reason why a training does not fit, and the nearest fitting options."""
     if not plan.proposal:
         return f"{plan.shortage}, and no layout of up to 64 GPUs fits: use a smaller base"
     return f"{plan.shortage}: it fits with {plan.proposal}"

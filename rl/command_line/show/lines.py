@@ -54,7 +54,7 @@ class LineActivity:
 
 @contextmanager
 def said_lines(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Yields a function that prints a line to stderr; without effect if `quiet`."""
+    """Yields a function for printing a line to stderr; without effect if `quiet`."""
     activity = LineActivity()
     with show(activity, quiet):
         yield activity.say

@@ -1,4 +1,4 @@
-"""Messages of an interrupted command that a later call continues."""
+"""Messages of an interrupted command, to be continued by a later call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STOPPED = "stopped: the same command goes on from here"
 
 @contextmanager
 def goes_on_later() -> Iterator[None]:
-    """Acknowledges the first Ctrl-C (or SIGTERM) at once, and prints at the end that the same
-    command continues. For commands that store their progress.
+    """Acknowledges the first Ctrl-C (or SIGTERM) at once, and prints at the end how to continue.
+    For commands with stored progress.
     """
     try:
         with announce_stops(PAUSING):

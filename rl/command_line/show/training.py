@@ -104,7 +104,7 @@ class LiveTraining:
         self._events.put(plain_line(step, steps, shown))
 
     def say(self, doing: str) -> None:
-        """Receives the line that describes the current activity."""
+        """Shows a line with the current activity."""
         self._doing = doing
 
     def line(self) -> str:
