@@ -31,8 +31,7 @@ def names_of(*groups: type[Any]) -> frozenset[str]:
 
 
 class Modes:
-    """Modes of a command with their parameters. A parameter without a mode belongs to every mode.
-    """
+    """Modes of a command with their parameters. A parameter without a mode belongs to every mode."""
 
     def __init__(self, parameters: Mapping[str, Iterable[str]]) -> None:
         """parameters: keyed by the words for a mode on the command line, such as `--online`."""

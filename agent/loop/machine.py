@@ -1,7 +1,12 @@
 """The state machine of a run, declared once as data.
 
-`Run.step` follows it, and a test compares the diagram of docs/explanation/how-a-run-works.md with
-the output of `mermaid`.
+`Run.step` follows the machine. A test compares the diagram of docs/explanation/how-a-run-works.md
+with the output of `mermaid`. A run with a wrong first draft, whose repair is correct and then tuned
+on a GPU:
+
+    draft -answered-> compile -passed-> correctness -failed-> repair
+    repair -answered-> compile -passed-> correctness -passed-> profile -untuned-> tune
+    tune -answered-> compile -passed-> correctness -passed-> profile -passed-> refine -stopped-> done
 """
 
 from __future__ import annotations

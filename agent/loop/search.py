@@ -1,7 +1,14 @@
 """Chooses the next candidate of a run.
 
 Each search is a pure function of the turns so far, so a stopped run continues with the same
-choices.
+choices. The serial search:
+
+    turns so far                                     next turn
+    none                                             draft
+    1 draft, wrong                                   repair of 1
+    1 draft, wrong; 2 repair, correct                refinement of 2, the best candidate
+    the same; 3 refinement, wrong                    repair of 3
+    the same; 3, 4 and 5 wrong                       refinement of 2
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts of a report that a reward depends on: whose work it is, whether it compiles, checks, the timed profile."""
+"""Extracts the facts of a report behind a reward: own work, compilation, checks, the timed profile."""
 
 from __future__ import annotations
 

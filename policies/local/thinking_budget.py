@@ -2,8 +2,7 @@
 
     budget 4, thought "<think> a b c d ..."   ->   "<think> a b c" + "\\n</think>\\n\\n" + answer
 
-The end is not drawn by the model: its tokens have log-prob 0, and a training leaves them out of the
-loss.
+The end is not drawn by the model: its tokens have log-prob 0, and GRPO leaves them out of its loss.
 """
 
 from __future__ import annotations

@@ -271,8 +271,7 @@ def report(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Count a corpus, compare it with the suites, and write report.md, figures and provenance.json.
-    """
+    """Count a corpus, compare it with the suites, and write report.md, figures and provenance.json."""
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.corpus_figures import gather_facts
     from kernelwright.rl.data.corpus_report import write_report

@@ -1,6 +1,16 @@
 """Converts stored turns to samples and groups, and counts every refusal.
 
-Ids and log-probs are used as stored: no text is tokenized again.
+Ids and log-probs are used as stored: no text is tokenized again. The steps of `load_log`, in order:
+
+    sample_of           a turn -> a sample with its reward, or the first reason against the turn
+    _of_whole_groups    refuses wrong turns of a problem whose correct turns have no measured speed
+    _at_temperature     refuses turns sampled at another temperature than most of the log
+    with_credit         adds return and advantage; a group: equal problem, depth, revision, machine
+    _useful             refuses groups without a gradient: a single turn, or equal returns
+
+Example: two drafts for a problem with rewards 1.05 (correct) and 0.05 (wrong) are a group of depth
+0 with advantages 1.0 and -1.0. A third draft without log-probs is refused as NO_LOGPROBS. Two
+further drafts for another problem, both with reward 0.05, are refused as ZERO_VARIANCE.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def minhash_signature(text: str) -> Signature:
 
 
 class NearDuplicates:
-    """The accepted rows so far, at about 800 bytes a row."""
+    """Accepted rows so far, at about 800 bytes a row."""
 
     def __init__(self) -> None:
         self._signatures: list[Signature] = []

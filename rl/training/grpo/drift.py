@@ -1,5 +1,10 @@
 """Measures the distance of a policy from the sampling policy: effective sample size, KL, and the
 largest log ratio.
+
+Example: two rows of two tokens. The policy gives one token probability 0.8 and the sampler gave
+0.4; all other probabilities agree. The rows' weights are 2 and 1, so the effective sample size is
+(2 + 1)^2 / (2 * (4 + 1)) = 0.9. The KL is the mean of r - 1 - log r over four tokens, (2 - 1 -
+0.693) / 4 = 0.077 nats a token.
 """
 
 from __future__ import annotations

@@ -1,6 +1,17 @@
-"""Rows for the trainer, and their batches.
+"""Converts samples to rows of the trainer, and rows to batches.
 
-A batch may be split in any way: the losses of the parts add up to the same loss.
+A batch may be split in any way: the weighted losses of its parts add up to the same loss. Example:
+five rows of 2, 4, 6, 8 and 10 tokens in two parts are [2, 4] with weight 0.8 and [6, 8, 10] with
+weight 1.2, because the mean over both parts of a loss averaged over rows must be the mean over five
+rows.
+
+Prompts are padded on the left and completions on the right, so all completions begin in the same
+column:
+
+    prompt 5 6 7, completion 8 2                  prompt_ids      5 6 7   completion_ids   8 2 0
+    prompt 9, completion 3 4 2, mask 1 0 1                        0 0 9                    3 4 2
+                                                  completion_mask 1 1 0   tool_mask        1 1 0
+                                                                  1 1 1                    1 0 1
 """
 
 from __future__ import annotations
@@ -54,8 +65,9 @@ EMPTY_COMPLETION = ScoredCompletion(
 
 
 def row_of(sample: Sample, tokenizer: Any = None) -> ScoredCompletion:
-    """Returns the trainer's row for a sample. tokenizer: of a policy whose thoughts are left out of
-    the loss; None keeps them.
+    """Returns the trainer's row for a sample.
+
+    tokenizer: leaves thoughts out of the loss, up to `</think>`; None keeps them.
     """
     figures = {
         "reward": sample.reward,

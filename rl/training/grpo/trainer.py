@@ -1,10 +1,16 @@
-"""trl's GRPOTrainer on rows sampled earlier: the thinnest subclass with the stored log-probs as
-the old policy.
+"""trl's GRPOTrainer on rows sampled earlier: the thinnest subclass with the stored log-probs as the
+old policy.
+
+The loss of a token under the default settings (`dapo`: epsilon 0.2, epsilon_high 0.28), summed over
+the batch and divided by its number of trained tokens:
+
+    r    = exp(log-prob now - stored log-prob)       stored -0.7, now -0.5: r = 1.22
+    loss = -min(r * A, clip(r, 0.8, 1.28) * A)       advantage A = 1.0: loss = -1.22
 
 Public names used: `get_train_dataloader`. Private names of trl 1.16 used, checked by
 tests/rl/training/grpo/test_trl_contract.py: `_prepare_inputs` (returns one part of a batch),
-`_compute_loss`, `_get_per_token_logps_and_entropies`, `_metrics`, `_tokenizer`. All losses, the
-KL term, the entropy bonus, the masks, LoRA, accelerate and logging are trl's own.
+`_compute_loss`, `_get_per_token_logps_and_entropies`, `_metrics`, `_tokenizer`. All losses, the KL
+term, the entropy bonus, the masks, LoRA, accelerate and logging are trl's own.
 """
 
 from __future__ import annotations

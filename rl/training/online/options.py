@@ -31,7 +31,7 @@ class OnlineOptions(TrainOptions):
     thinking: bool | None = None
     """Whether the chat template lets the policy think; None: the template's own default."""
     thinking_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of tokens of a thought; its forced end is left out of the loss."""
+    """Maximum number of tokens of a thought; its forced end is left out of GRPO's loss."""
     temperature: float = Field(default=1.0, gt=0.0)
     workers: int | None = Field(default=None, ge=1)
     judge: str = "interpreted"

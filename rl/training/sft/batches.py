@@ -135,7 +135,10 @@ class PaddedRows:
         return ids, int(tokens.prompts[row]), width
 
     def collate(self, items: Sequence[tuple[np.ndarray, int, int]]) -> dict[str, torch.Tensor]:
-        """Returns `input_ids` and `labels`, both (rows, width), int64."""
+        """Returns `input_ids` and `labels`, both (rows, width), int64.
+
+        prompt 5 6 7, answer 8 2    input_ids  5 6 7 8 2 0    labels  -100 -100 -100 8 2 -100
+        """
         import torch
 
         width = items[0][2]

@@ -1,5 +1,10 @@
 """Typical mistakes of people and models in kernels: each is a pattern in the text and its
 replacement.
+
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    load without its mask   x = tl.load(x_ptr + offs)
+    mask one short          x = tl.load(x_ptr + offs, mask=offs < n - 1, other=0.0)
+    mask one over           x = tl.load(x_ptr + offs, mask=offs <= n, other=0.0)
 """
 
 from __future__ import annotations

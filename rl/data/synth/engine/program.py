@@ -1,5 +1,13 @@
-"""Writes a finished program: reference and candidate as texts, in the varied ways of human
-authors.
+"""Writes a finished program: reference and candidate as texts, in the varied ways of human authors.
+
+The statements of a sketch may be merged into the return, nested, or renamed; the computation is the
+same:
+
+    x = torch.maximum(x, self.bias)        x = torch.maximum(x, self.bias)
+    x = F.tanhshrink(x)               ->   return torch.sin((F.relu(((F.tanhshrink(x)) * 0.25))))
+    x = x * 0.25
+    x = F.relu(x)
+    x = torch.sin(x)
 """
 
 from __future__ import annotations

@@ -1,4 +1,14 @@
-"""A program under construction: the lines of reference and candidate grow in parallel."""
+"""A program under construction: the lines of reference and candidate grow in parallel.
+
+A sketch after the chain "multiply, sigmoid" of the elementwise family, as read by program.py:
+
+    inputs      ("x", "torch.randn(M, hidden_size)"), ("y", "torch.randn(M, hidden_size)")
+    sizes       M: (128, 4), hidden_size: (12288, 1100)        full size, size of the CPU rungs
+    ops         multiply, sigmoid
+    reference   x = y * x               x = x.sigmoid()
+    kernels     @triton.jit def elementwise_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK): ...
+    host        out = torch.empty_like(x)     n = x.numel()     elementwise_kernel[...](...)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,12 @@
 """Assigns a program to a split by its operations, never by chance: the same for every seed and on
 every machine.
+
+    family       operations                             split
+    elementwise  scale, relu                            train
+    elementwise  relu, selu                             held_out_composition (a held-out pair)
+    matmul       matmul, add, relu, scale, abs, exp     held_out_depth (six operations)
+    embedding    relu                                   held_out_family
+    softmax      softmax                                none: a benchmark's problem as a whole
 """
 
 from __future__ import annotations
