@@ -1,9 +1,9 @@
 """The judge service without HTTP: queues submissions, reuses known verdicts, assigns verdicts to
 judges.
 
-A lock guards the waiting line, the quotas and the order of changes in the record. A JudgePool makes
-the verdicts. A verdict whose judge died is begun again here, as a further attempt in the record, up
-to MAX_VERDICT_ATTEMPTS attempts.
+A lock guards the waiting line, the quotas and the order of changes in the record. A verdict whose
+judge died is begun again here, as a further attempt in the record, up to MAX_VERDICT_ATTEMPTS
+attempts.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ log = logging.getLogger(__name__)
 
 
 class JudgeService:
-    """Judge service. Thread-safe. `changed` is called, in any thread, with the id of a verdict
-    after a change of its status.
-    """
+    """Judge service. Thread-safe. `changed` is called with the id of each changed verdict."""
 
     def __init__(
         self, record: VerdictDatabase, pool: JudgePool, preparing: Preparing, limits: QuotaLimits, observe: Any,
@@ -84,8 +82,7 @@ class JudgeService:
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None
         self.ended: Callable[[str], None] = lambda verdict_id: None
-        """Called with the id of a verdict after its end at a judge, or after its last lost attempt.
-        """
+        """Called with a verdict's id after its end at a judge, or after its last lost attempt."""
         self.closing = False
         self._observe = observe
         self._lock = threading.RLock()
@@ -102,9 +99,7 @@ class JudgeService:
 
     # -------------------------------------------------------------- beginning and end
     def start(self) -> None:
-        """Continues the work of an earlier server: waiting verdicts wait again, running ones count
-        as lost.
-        """
+        """Continues an earlier server's work: waiting verdicts wait, running ones count as lost."""
         unfinished = self.record.unfinished()
         attempts = self.record.attempts([remembered.id for remembered in unfinished])
         clients_by_verdict = self.record.wanted_by([remembered.id for remembered in unfinished])
@@ -137,9 +132,7 @@ class JudgeService:
 
     # -------------------------------------------------------------- asking
     def submit(self, client: str, submission: Submission) -> Status:
-        """Returns the status of a submission: a known verdict, or a queued one. Raises
-        RequestRefused.
-        """
+        """Returns the status of a submission: known, or queued now. Raises RequestRefused."""
         with self._lock:
             if self.closing:
                 raise RequestRefused(
@@ -177,9 +170,7 @@ class JudgeService:
             return self.status(client, remembered.id).model_copy(update={"known": known})
 
     def _check_quotas(self, client: str, device: DeviceKind) -> None:
-        """Counts a submission. Raises RequestRefused if the submission exceeds a quota of the
-        client.
-        """
+        """Counts a submission. Raises RequestRefused above a quota of the client."""
         self._quotas.count_arrival(client)
         self._quotas.check_pending(client, self.seconds_per_verdict(device))
         self._quotas.check_budget(client)
@@ -216,9 +207,7 @@ class JudgeService:
         return remembered
 
     def cancel(self, client: str, verdict_id: str) -> Status:
-        """Withdraws a client's interest in a verdict; without any interested client the verdict is
-        stopped. Raises RequestRefused for an unknown verdict.
-        """
+        """Withdraws a client's interest; may stop the verdict. Raises RequestRefused."""
         with self._lock:
             self._find(verdict_id)
             self.record.withdraw(verdict_id, client)
@@ -263,7 +252,7 @@ class JudgeService:
         return self.status(client, verdict_id)
 
     def running_by_judge(self) -> dict[str, list[tuple[str, str, float]]]:
-        """Returns the running verdicts of each busy judge: id, step, and seconds since the start."""
+        """Returns each busy judge's verdicts: id, step, and seconds since the start."""
         with self._lock:
             return self._running.by_judge()
 
@@ -314,7 +303,7 @@ class JudgeService:
 
     # -------------------------------------------------------------- estimates
     def seconds_per_verdict(self, device: DeviceKind) -> float | None:
-        """Returns the mean duration of the newest verdicts in seconds; None before the first."""
+        """Returns the mean duration of the newest verdicts; None before the first."""
         return self._seconds.mean(device)
 
     def _eta(self, remembered: RememberedVerdict, position: int | None) -> float | None:
@@ -331,7 +320,7 @@ class JudgeService:
 
     # -------------------------------------------------------------- judging
     def _dispatch(self) -> None:
-        """Hands waiting verdicts to the pool up to its capacity. The caller holds the lock."""
+        """Hands verdicts to the pool up to its capacity. The caller holds the lock."""
         for device in self.pool.devices:
             while not self.closing and self._running.count(device) < self.pool.capacity(device):
                 entry = self._line.first(device, partial(self.pool.fits, device))
@@ -391,10 +380,7 @@ class JudgeService:
         future: Future[Report],
         report_columns: Mapping[str, Any],
     ) -> None:
-        """Writes the outcome of the attempt, and queues an interrupted or lost verdict again.
-
-        report_columns: columns of a verdict with a report. The caller holds the lock.
-        """
+        """Writes an attempt's outcome and report; queues a lost verdict again."""
         error, record = future.exception(), self.record
         queued = {"state": State.QUEUED.value, "started": None}
         match error:
@@ -453,9 +439,7 @@ class JudgeService:
         self._observe.judged(device.value, report, took)
 
     def _lose(self, verdict_id: str, attempts: tuple[Attempt, ...], why: str) -> None:
-        """Queues a lost verdict again, or gives up after MAX_VERDICT_ATTEMPTS losses in a row. The
-        caller holds the lock.
-        """
+        """Queues a lost verdict again, or gives up after MAX_VERDICT_ATTEMPTS losses in a row."""
         lost = 1
         for attempt in reversed(attempts[:-1]):  # the last one is the one that is lost now
             if attempt.outcome is not Outcome.LOST:
