@@ -6,7 +6,7 @@ The reference runs in a process of its own (tools/reference_trials).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
@@ -109,34 +109,38 @@ def facts_here(problem: Problem) -> JsonValue:
         changes_buffers = versions != [buffer._version for buffer in model.buffers()]
         if any(copy._version for copy in copies if _is_tensor(copy)):
             raise ProblemError("--backward: forward writes to its inputs")
-        paths = [path for path, value in _leaves(output, "output") if _has_gradient(value)]
-        outputs = [value for _, value in _leaves(output, "output") if _has_gradient(value)]
+        paths: list[str] = []
+        outputs: list[torch.Tensor] = []
+        output_positions: list[int] = []
+        for position, (path, value) in enumerate(_leaves(output, "output")):
+            if _has_gradient(value):
+                paths.append(path)
+                outputs.append(value)
+                output_positions.append(position)
         if not outputs:
             raise ProblemError("--backward: no output of the reference has a gradient")
         names = _argument_names(model, len(inputs))
-        named = [
-            (name, value) for name, value in zip(names, inputs, strict=True) if _is_floating(value)
-        ]
-        weights = [
-            (name, weight) for name, weight in model.named_parameters() if weight.requires_grad
-        ]
-        gradients = torch.autograd.grad(
-            outputs,
-            [value for _, value in (*named, *weights)],
-            [torch.ones_like(value) for value in outputs],
-            allow_unused=True,
-        )
-        reached = [gradient is not None for gradient in gradients]
-        positions = {name: index for index, (name, _) in enumerate(model.named_parameters())}
-        reached_weights = _chosen(weights, reached[len(named) :])
-        tensors = [path for path, _ in _leaves(output, "output")]
+        input_names: list[str] = []
+        differentiated: list[torch.Tensor] = []
+        for name, value in zip(names, inputs, strict=True):
+            if _is_floating(value):
+                input_names.append(name)
+                differentiated.append(value)
+        weight_positions: dict[str, int] = {}
+        for position, (name, weight) in enumerate(model.named_parameters()):
+            if weight.requires_grad:
+                weight_positions[name] = position
+                differentiated.append(weight)
+        ones = list(map(torch.ones_like, outputs))
+        gradients = torch.autograd.grad(outputs, differentiated, ones, allow_unused=True)
+        reached_weights = _with_gradient(weight_positions, gradients[len(input_names) :])
         facts = GradientFacts(
             arguments=tuple(names),
-            inputs=_chosen(named, reached[: len(named)]),
+            inputs=_with_gradient(input_names, gradients[: len(input_names)]),
             weights=reached_weights,
-            weight_positions=tuple(positions[name] for name in reached_weights),
+            weight_positions=tuple(weight_positions[name] for name in reached_weights),
             outputs=tuple(paths),
-            output_positions=tuple(tensors.index(path) for path in paths),
+            output_positions=tuple(output_positions),
             changes_buffers=changes_buffers,
         )
         difference = _difference(reference, facts)
@@ -224,8 +228,15 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _chosen(named: Sequence[tuple[str, Any]], chosen: Sequence[bool]) -> tuple[str, ...]:
-    return tuple(name for (name, _), is_chosen in zip(named, chosen, strict=True) if is_chosen)
+def _with_gradient(
+    names: Iterable[str], gradients: Sequence[torch.Tensor | None]
+) -> tuple[str, ...]:
+    """Returns the names whose gradient exists: None means the outputs do not depend on the tensor."""
+    reached: list[str] = []
+    for name, gradient in zip(names, gradients, strict=True):
+        if gradient is not None:
+            reached.append(name)
+    return tuple(reached)
 
 
 def _leaf(value: Any) -> Any:

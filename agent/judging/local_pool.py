@@ -37,11 +37,9 @@ class LocalPool(PlacingPool):
         super().__init__(_kind(devices[0]))
         self._sharers = max(1, judges_per_gpu)
         self._workers, self._walls = workers, walls
-        self._devices_by_name = {
-            name: device_of_judge
-            for device in devices
-            for name, device_of_judge in _judge_names(device, workers, self._sharers)
-        }
+        self._devices_by_name: dict[str, str] = {}
+        for device in devices:
+            self._devices_by_name |= _judge_names(device, workers, self._sharers)
         self._environments = {_kind(device): _environment(device) for device in reversed(devices)}
         self._targets = {_kind(device): _target(device) for device in reversed(devices)}
         with self._lock:
@@ -99,13 +97,13 @@ def _kind(device: str) -> DeviceKind:
     return DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
 
 
-def _judge_names(device: str, workers: int, judges_per_gpu: int) -> list[tuple[str, str]]:
-    """Returns the name and the device of each judge on a device."""
+def _judge_names(device: str, workers: int, judges_per_gpu: int) -> dict[str, str]:
+    """Returns the device of each judge on a device, by the judge's name."""
     if device == "cpu":
-        return [(f"cpu:{number}", "cpu") for number in range(workers)]
+        return {f"cpu:{number}": "cpu" for number in range(workers)}
     if judges_per_gpu == 1:
-        return [(device, device)]
-    return [(f"{device}/{number}", device) for number in range(judges_per_gpu)]
+        return {device: device}
+    return {f"{device}/{number}": device for number in range(judges_per_gpu)}
 
 
 def _environment(device: str) -> Environment:

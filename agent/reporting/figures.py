@@ -111,45 +111,47 @@ def by_problem(
 def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
     samples = _all_samples(attempts)
-    every, attempts = attempts, judged_attempts(attempts)
-    unusable = {
-        name: _why_unjudgeable(problem_samples)
-        for name, problem_samples in every.items()
-        if name not in attempts
-    }
-    thresholds = () if is_untimed(attempts) else FAST_P_THRESHOLDS
-    sound: Attempts = {
-        name: problem_samples
-        for name, problem_samples in attempts.items()
-        if not any(s.degenerate for s in problem_samples)
-    }
+    unfinished = solved_by_compiler = 0
+    for sample in samples:
+        unfinished += not sample.finished
+        solved_by_compiler += sample.solved_by is not None and sample.solved_by.is_draft
+    judged = judged_attempts(attempts)
+    unusable: dict[str, str] = {}
+    for name, problem_samples in attempts.items():
+        if name not in judged:
+            unusable[name] = _why_unjudgeable(problem_samples)
+    sound: dict[str, Sequence[ReportedSample]] = {}
+    correct_on_cpu_only = by_algebra = 0
+    for name, problem_samples in judged.items():
+        correct_on_cpu_only += _on_cpu_only(problem_samples)
+        by_algebra += any(s.algebra and s.timed is not None for s in problem_samples)
+        if not any(s.degenerate for s in problem_samples):
+            sound[name] = problem_samples
+    fast: dict[float, Estimate] = {}
+    fast_best: dict[float, Estimate] = {}
+    for p in () if is_untimed(judged) else FAST_P_THRESHOLDS:
+        fast[p] = mean_rate(judged, is_faster_than(p), seed)
+        fast_best[p] = _best_rate(judged, is_faster_than(p), seed)
     return Figures(
-        problems=len(every),
-        attempted=sum(bool(problem_samples) for problem_samples in every.values()),
+        problems=len(attempts),
+        attempted=sum(map(bool, attempts.values())),
         samples=len(samples),
-        unfinished=sum(not sample.finished for sample in samples),
-        compiled=mean_rate(attempts, lambda s: s.compiled, seed),
-        correct=mean_rate(attempts, lambda s: s.correct, seed),
-        solved_by_compiler=sum(
-            sample.solved_by is not None and sample.solved_by.is_draft for sample in samples
-        ),
-        correct_on_cpu_only=sum(
-            _on_cpu_only(problem_samples) for problem_samples in attempts.values()
-        ),
-        degenerate=len(attempts) - len(sound),
+        unfinished=unfinished,
+        compiled=mean_rate(judged, lambda s: s.compiled, seed),
+        correct=mean_rate(judged, lambda s: s.correct, seed),
+        solved_by_compiler=solved_by_compiler,
+        correct_on_cpu_only=correct_on_cpu_only,
+        degenerate=len(judged) - len(sound),
         unusable=tuple(unusable),
         unusable_because=unusable,
         correct_without_degenerate=mean_rate(sound, lambda s: s.correct, seed),
-        not_timed=NOT_TIMED_MESSAGE if is_untimed(attempts) else "",
-        fast={p: mean_rate(attempts, is_faster_than(p), seed) for p in thresholds},
-        fast_best={p: _best_rate(attempts, is_faster_than(p), seed) for p in thresholds},
-        pass_at=pass_at_k(attempts, seed=seed),
-        median_speedup=_estimate(best_speedups(attempts), _median, seed),
-        mean_speedup=_estimate(best_speedups(attempts), _geometric_mean, seed),
-        by_algebra=sum(
-            any(s.algebra and s.timed is not None for s in problem_samples)
-            for problem_samples in attempts.values()
-        ),
+        not_timed=NOT_TIMED_MESSAGE if is_untimed(judged) else "",
+        fast=fast,
+        fast_best=fast_best,
+        pass_at=pass_at_k(judged, seed=seed),
+        median_speedup=_estimate(best_speedups(judged), _median, seed),
+        mean_speedup=_estimate(best_speedups(judged), _geometric_mean, seed),
+        by_algebra=by_algebra,
         mean_speedup_of_same_work=_estimate(
             best_speedups(_same_work(sound)), _geometric_mean, seed
         ),
@@ -185,10 +187,10 @@ def _why_unjudgeable(problem_samples: Sequence[ReportedSample]) -> str:
 
 def _same_work(attempts: Attempts) -> Attempts:
     """Returns the samples without those that save operations by exact algebra."""
-    return {
-        name: [s for s in problem_samples if not s.algebra]
-        for name, problem_samples in attempts.items()
-    }
+    same_work: dict[str, list[ReportedSample]] = {}
+    for name, problem_samples in attempts.items():
+        same_work[name] = [sample for sample in problem_samples if not sample.algebra]
+    return same_work
 
 
 def is_untimed(attempts: Attempts) -> bool:
@@ -259,25 +261,21 @@ def pass_at_k(
     """Returns pass@k for each k up to the fewest samples of an attempted problem; problems
     without attempts count as 0.
     """
-    fewest = min(
-        (len(problem_samples) for problem_samples in attempts.values() if problem_samples),
-        default=0,
-    )
-    return {
-        k: _estimate(
-            [_pass_of(problem_samples, k) for problem_samples in attempts.values()], _mean, seed
-        )
-        for k in ks
-        if k <= fewest
-    }
+    # Problems without attempts do not limit k.
+    fewest = min(filter(None, map(len, attempts.values())), default=0)
+    estimates: dict[int, Estimate] = {}
+    for k in ks:
+        if k <= fewest:
+            rates = [_pass_of(problem_samples, k) for problem_samples in attempts.values()]
+            estimates[k] = _estimate(rates, _mean, seed)
+    return estimates
 
 
 def _pass_of(problem_samples: Sequence[ReportedSample], k: int) -> float:
-    return (
-        pass_at(len(problem_samples), sum(sample.correct for sample in problem_samples), k)
-        if problem_samples
-        else 0.0
-    )
+    if not problem_samples:
+        return 0.0
+    correct = sum(sample.correct for sample in problem_samples)
+    return pass_at(len(problem_samples), correct, k)
 
 
 def total_cost(samples: Iterable[ReportedSample]) -> Cost:

@@ -116,18 +116,17 @@ def fast_p_plot(groups: Sequence[tuple[str, Figures]]) -> str:
             "p: speedup over eager PyTorch, strictly more than", "fast_p (% of problems)"
         )
         for name, figures in groups:
-            points = [(p, e) for p, e in figures.fast.items() if e.value is not None]
-            xs, ys = [p for p, _ in points], [100 * (e.value or 0.0) for _, e in points]
-            lows = [
-                100 * (e.value if e.low is None else e.low)
-                for _, e in points
-                if e.value is not None
-            ]
-            highs = [
-                100 * (e.value if e.high is None else e.high)
-                for _, e in points
-                if e.value is not None
-            ]
+            xs: list[float] = []
+            ys: list[float] = []
+            lows: list[float] = []
+            highs: list[float] = []
+            for p, estimate in figures.fast.items():
+                if estimate.value is not None:
+                    xs.append(p)
+                    ys.append(100 * estimate.value)
+                    # A single problem has no interval: the band has no width there.
+                    lows.append(100 * (estimate.value if estimate.low is None else estimate.low))
+                    highs.append(100 * (estimate.value if estimate.high is None else estimate.high))
             axes.fill_between(xs, lows, highs, alpha=0.15, linewidth=0)
             axes.plot(xs, ys, marker="o", markersize=4, label=_literal(name))
         axes.set_ylim(-3, 103)

@@ -85,25 +85,23 @@ def report_run(store: Store, name: str, against: str | None = None) -> RunReport
     """
     own_attempts = _attempts(store, name)
     groups = tuple(_group(label, attempts) for label, attempts in own_attempts.items())
-    labels = list(own_attempts)
-    pairs = [
-        (labels[0], label, own_attempts[labels[0]], own_attempts[label]) for label in labels[1:]
-    ]
-    if against is not None:
-        other_attempts = _attempts(store, against)
-        pairs += [
-            (label, f"{against}: {other}", own_attempts[label], other_attempts[other])
-            for label in own_attempts
-            for other in other_attempts
-        ]
+    comparisons: list[Against] = []
+    first_label, *further_labels = own_attempts
+    for label in further_labels:
+        tests = tuple(compare_runs(own_attempts[first_label], own_attempts[label]))
+        comparisons.append(Against(first=first_label, second=label, tests=tests))
+    other_attempts = _attempts(store, against) if against is not None else {}
+    for label, attempts in own_attempts.items():
+        for other_label, others_attempts in other_attempts.items():
+            tests = tuple(compare_runs(attempts, others_attempts))
+            second = f"{against}: {other_label}"
+            comparisons.append(Against(first=label, second=second, tests=tests))
     return RunReport(
         run=name,
         created=time.time(),
         database=store.where,
         groups=groups,
-        against=tuple(
-            Against(first=a, second=b, tests=tuple(compare_runs(x, y))) for a, b, x, y in pairs
-        ),
+        against=tuple(comparisons),
     )
 
 
@@ -140,13 +138,11 @@ def _labelled(samples: Sequence[ReportedSample]) -> dict[str, list[ReportedSampl
         other_options = [
             json.loads(other) for name, other in groups if name == policy and other != options
         ]
-        mine = json.loads(options)
-        differ = [
-            key for key in mine if any(other.get(key) != mine[key] for other in other_options)
-        ]
-        label = (
-            f"{policy} ({', '.join(f'{key} {mine[key]}' for key in differ)})" if differ else policy
-        )
+        differences: list[str] = []
+        for key, value in json.loads(options).items():
+            if any(other.get(key) != value for other in other_options):
+                differences.append(f"{key} {value}")
+        label = f"{policy} ({', '.join(differences)})" if differences else policy
         labelled[label] = group_samples
     return labelled
 

@@ -7,6 +7,7 @@ texts, so two overlapping suites are compared on their common problems.
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -181,28 +182,27 @@ def _passes(
     fewest = min(
         len(evaluation.rollouts[name]) for evaluation in (before, after) for name in shared
     )
-    ks = [k for k in PASS_AT_K_VALUES if k <= fewest]
-    return tuple(
-        _difference(before, after, shared, limit, k)
-        for limit in dict.fromkeys((1, turns))
-        for k in ks
-    )
+    differences: list[PassDifference] = []
+    for limit in dict.fromkeys((1, turns)):
+        for k in PASS_AT_K_VALUES:
+            if k <= fewest:
+                differences.append(_difference(before, after, shared, limit, k))
+    return tuple(differences)
 
 
 def _difference(
     before: RecordedEvaluation, after: RecordedEvaluation, shared: Sequence[str], turns: int, k: int
 ) -> PassDifference:
-    rates = [
-        (_pass_of(before.rollouts[name], turns, k), _pass_of(after.rollouts[name], turns, k))
-        for name in shared
-    ]
-    steps = [later - earlier for earlier, later in rates]
+    rates_before = [_pass_of(before.rollouts[name], turns, k) for name in shared]
+    rates_after = [_pass_of(after.rollouts[name], turns, k) for name in shared]
+    # Paired by problem: a difference of each problem varies less than the two means.
+    steps = list(map(operator.sub, rates_after, rates_before))
     low, high = bootstrap_interval(steps)
     return PassDifference(
         turns=turns,
         k=k,
-        before=sum(earlier for earlier, _ in rates) / len(rates),
-        after=sum(later for _, later in rates) / len(rates),
+        before=sum(rates_before) / len(shared),
+        after=sum(rates_after) / len(shared),
         difference=sum(steps) / len(steps),
         low=low,
         high=high,

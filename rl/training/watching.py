@@ -139,15 +139,17 @@ class TrainingWatcher(TrainerCallback):
     def _check_alarms(self, history: list[dict[str, float]]) -> None:
         """Raises TrainingAlarm if the last steps show a collapsed entropy or a worn-out log."""
         # A step without rows (all groups flat) has no meaningful entropy.
-        entries = [
-            entry
-            for entry in history
-            if entry.get("entropy") is not None and entry.get("rows", 1.0) > 0
-        ]
-        check_entropy([float(entry["entropy"]) for entry in entries], self._limits)
-        drifted = [entry for entry in entries if SAMPLE_SIZE_METRIC in entry]
-        sample_sizes = [float(entry[SAMPLE_SIZE_METRIC]) for entry in drifted]
-        divergences = [float(entry[KL_METRIC]) for entry in drifted]
+        entropies: list[float] = []
+        sample_sizes: list[float] = []
+        divergences: list[float] = []
+        for entry in history:
+            if entry.get("entropy") is None or entry.get("rows", 1.0) <= 0:
+                continue
+            entropies.append(float(entry["entropy"]))
+            if SAMPLE_SIZE_METRIC in entry:
+                sample_sizes.append(float(entry[SAMPLE_SIZE_METRIC]))
+                divergences.append(float(entry[KL_METRIC]))
+        check_entropy(entropies, self._limits)
         check_drift(sample_sizes, self._limits, divergences)
 
     def on_save(

@@ -266,27 +266,24 @@ def _of_group(
 def _rungs(samples: Sequence[ScoredSubmission]) -> tuple[RungShare, ...]:
     ended = Counter(sample.score.ended_at for sample in samples)
     right = Counter(sample.score.ended_at for sample in samples if sample.score.correct)
-    return tuple(
-        RungShare(
-            rung=rung, ended=ended[rung], correct=right[rung], share=ended[rung] / len(samples)
-        )
-        for rung in Rung
-        if ended[rung]
-    )
+    shares: list[RungShare] = []
+    for rung in Rung:
+        if count := ended[rung]:
+            share = count / len(samples)
+            shares.append(RungShare(rung=rung, ended=count, correct=right[rung], share=share))
+    return tuple(shares)
 
 
 def _speedups(samples: Sequence[ScoredSubmission]) -> tuple[SpeedupBin, ...]:
-    speedups = [_speedup_low(sample.score) for sample in samples]
-    timed = [speedup for speedup in speedups if speedup is not None]
-    edges = (0.0, *SPEEDUP_EDGES)
-    return tuple(
-        SpeedupBin(
-            low=low,
-            high=high,
-            count=sum(low <= speedup and (high is None or speedup < high) for speedup in timed),
-        )
-        for low, high in zip(edges, (*SPEEDUP_EDGES, None), strict=True)
-    )
+    counts = [0] * (len(SPEEDUP_EDGES) + 1)
+    for sample in samples:
+        speedup = _speedup_low(sample.score)
+        if speedup is not None and speedup >= 0.0:
+            counts[bisect_right(SPEEDUP_EDGES, speedup)] += 1
+    bins: list[SpeedupBin] = []
+    for low, high, count in zip((0.0, *SPEEDUP_EDGES), (*SPEEDUP_EDGES, None), counts, strict=True):
+        bins.append(SpeedupBin(low=low, high=high, count=count))
+    return tuple(bins)
 
 
 def _speedup_low(score: Score) -> float | None:
@@ -312,11 +309,15 @@ def _groups(samples: Sequence[ScoredSubmission]) -> PromptGroups:
     for sample in samples:
         if sample.group is not None:
             groups[sample.client, sample.group, sample.problem].append(sample.score)
-    several = [scores for scores in groups.values() if len(scores) > 1]
-    flat = [scores for scores in several if len({_signal(score) for score in scores}) == 1]
-    right = sum(scores[0].correct for scores in flat)
+    several = flat = flat_right = 0
+    for scores in groups.values():
+        if len(scores) > 1:
+            several += 1
+            if len(set(map(_signal, scores))) == 1:
+                flat += 1
+                flat_right += scores[0].correct
     return PromptGroups(
-        groups=len(several), flat=len(flat), flat_wrong=len(flat) - right, flat_right=right
+        groups=several, flat=flat, flat_wrong=flat - flat_right, flat_right=flat_right
     )
 
 
