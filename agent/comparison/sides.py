@@ -112,20 +112,23 @@ def sum_metrics(parts: Sequence[Metrics]) -> Metrics:
     faults: Counter[str] = Counter()
     judged_on: set[str] = set()
     environments: set[str] = set()
+    seconds: float | None = 0.0
     for part in parts:
         cost = cost.plus(part.cost)
         rungs.update(part.rungs)
         faults.update(part.faults)
         judged_on.update(part.judged_on)
         environments.update(part.environments)
+        # One trajectory without stored seconds makes the sum unknown.
+        if seconds is not None:
+            seconds = None if part.seconds is None else seconds + part.seconds
     first_turns = [part.first_correct for part in parts if part.first_correct]
-    seconds = [part.seconds for part in parts]
     speeds = [part.best_speedup for part in parts if part.best_speedup is not None]
     return Metrics(
         trajectories=len(parts),
         correct=sum(part.correct for part in parts),
         cost=cost,
-        seconds=None if None in seconds else sum(value for value in seconds if value is not None),
+        seconds=seconds,
         best_speedup=max(speeds, default=None),
         judged_on=tuple(sorted(judged_on)),
         environments=tuple(sorted(environments)),

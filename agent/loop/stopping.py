@@ -158,12 +158,17 @@ def sum_spent(attempts: Sequence[Attempt], seconds: float, lost: Sequence[Usage]
     seconds: wall time, earlier calls included. lost: usage of charged answers without a reply.
     """
     answered = [a.usage for a in attempts if a.usage is not None and a.action is not Action.TUNE]
-    usages = [*answered, *lost]
-    dollars = [usage.dollars for usage in usages]
+    tokens = 0
+    dollars: float | None = 0.0
+    for usage in (*answered, *lost):
+        tokens += usage.prompt_tokens + usage.completion_tokens
+        # One answer without a known price makes the sum unknown.
+        if dollars is not None:
+            dollars = None if usage.dollars is None else dollars + usage.dollars
     return Spent(
         turns=len(answered),
-        tokens=sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
-        dollars=None if None in dollars else sum(d for d in dollars if d is not None),
+        tokens=tokens,
+        dollars=dollars,
         gpu_seconds=sum(attempt.gpu_seconds for attempt in attempts),
         seconds=seconds,
     )

@@ -198,13 +198,26 @@ def passed_compile_rung(report: Report) -> bool:
 
 def cost_of(entries: Sequence[Entry]) -> Cost:
     """Adds up the costs of the answered turns among the entries."""
-    answered = [entry.candidate for entry in entries if entry.candidate.drafted is not None]
-    dollars = [candidate.dollars for candidate in answered]
+    turns = tokens = 0
+    dollars: float | None = 0.0
+    policy_seconds = tool_seconds = gpu_seconds = 0.0
+    for entry in entries:
+        candidate = entry.candidate
+        if candidate.drafted is None:
+            continue
+        turns += 1
+        tokens += (candidate.prompt_tokens or 0) + (candidate.completion_tokens or 0)
+        # One turn without a known price makes the sum unknown.
+        if dollars is not None:
+            dollars = None if candidate.dollars is None else dollars + candidate.dollars
+        policy_seconds += candidate.policy_seconds or 0.0
+        tool_seconds += candidate.tool_seconds or 0.0
+        gpu_seconds += candidate.gpu_seconds or 0.0
     return Cost(
-        turns=len(answered),
-        tokens=sum((c.prompt_tokens or 0) + (c.completion_tokens or 0) for c in answered),
-        dollars=None if None in dollars else sum(d for d in dollars if d is not None),
-        policy_seconds=sum(c.policy_seconds or 0.0 for c in answered),
-        tool_seconds=sum(c.tool_seconds or 0.0 for c in answered),
-        gpu_seconds=sum(c.gpu_seconds or 0.0 for c in answered),
+        turns=turns,
+        tokens=tokens,
+        dollars=dollars,
+        policy_seconds=policy_seconds,
+        tool_seconds=tool_seconds,
+        gpu_seconds=gpu_seconds,
     )

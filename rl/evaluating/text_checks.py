@@ -64,8 +64,11 @@ def text_check_figures(checked: Sequence[CheckedText]) -> TextCheckFigures | Non
         return None
     passed = [text for text in checked if text.patterns]
     wrong = [text for text in checked if not text.correct]
-    right_overlaps = [text.overlap for text in checked if text.correct and text.overlap is not None]
-    wrong_overlaps = [text.overlap for text in wrong if text.overlap is not None]
+    right_overlaps: list[float] = []
+    wrong_overlaps: list[float] = []
+    for text in checked:
+        if text.overlap is not None:
+            (right_overlaps if text.correct else wrong_overlaps).append(text.overlap)
     return TextCheckFigures(
         candidates=len(checked),
         passed=len(passed) / len(checked),

@@ -66,11 +66,16 @@ def _draw_split(
     """Draws a held-out split. The interval of the difference is centred at the candidate's
     figure.
     """
-    after = [100 * comparison.after for comparison in compared]
+    before: list[float] = []
+    after: list[float] = []
     # Lengths of the error bars below and above the candidate's figure.
-    below = [100 * max(0.0, comparison.difference - comparison.low) for comparison in compared]
-    above = [100 * max(0.0, comparison.high - comparison.difference) for comparison in compared]
-    before = [100 * comparison.before for comparison in compared]
+    below: list[float] = []
+    above: list[float] = []
+    for comparison in compared:
+        before.append(100 * comparison.before)
+        after.append(100 * comparison.after)
+        below.append(100 * max(0.0, comparison.difference - comparison.low))
+        above.append(100 * max(0.0, comparison.high - comparison.difference))
     axes.plot(numbers, before, "_", markersize=16, color="#888888", label="policy before the cycle")
     axes.errorbar(numbers, after, yerr=[below, above], fmt="none", ecolor="#9ecae1", capsize=3)
     for is_promoted, marker, name in (
