@@ -51,4 +51,5 @@ class PoolEvaluator:
                 if len(lost) >= MAX_VERDICT_ATTEMPTS:
                     raise
                 continue
+            # A pool repeats nothing by itself, so the record of lost attempts is made here.
             return report.with_(warnings=(*report.warnings, *lost)) if lost else report

@@ -258,6 +258,7 @@ class RequestCollector:
 
     def _ask_all(self) -> None:
         with self._lock:
+            # Requests beyond the policy's batch size stay in the list for the next caller.
             most = max(1, self._policy.capabilities.at_once)
             batch, self._waiting = self._waiting[:most], self._waiting[most:]
         try:

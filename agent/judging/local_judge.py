@@ -152,6 +152,7 @@ class LocalJudge(PlacedJudge):
         try:
             while self._connection.poll(MAX_SILENT_SECONDS):
                 self._take(_READS.validate_json(self._connection.recv_bytes()))
+            # A silent judge hangs: waiting for its own end is of no use.
             exit_seconds = 0.0
             self.trouble = (
                 f"the judge {self.name} said nothing for {MAX_SILENT_SECONDS:g} s and was ended"
@@ -160,6 +161,7 @@ class LocalJudge(PlacedJudge):
             pass
         self._takes_no_more()
         self._process.end(exit_seconds)
+        # Ends the writing thread.
         self._to_send.put(None)
         self._writer.join()
         self._process.close()
@@ -186,6 +188,7 @@ class LocalJudge(PlacedJudge):
         if self._was_ended:
             return self._ended_error()
         bound = exceeded_bound(self._process.exit_code)
+        # With several verdicts under way nobody can say whose reference exceeded the bound.
         if bound is not None and len(self._under_way) == 1:
             return ProblemError(
                 f"the reference, or what it started, passed the judge's bound of {bound}: the judge was ended"
@@ -199,6 +202,7 @@ def _start_process(arguments: Sequence[str], walls: JudgeWalls | None) -> Worker
         return WorkerProcess(JUDGE_MODULE, *arguments)
     if walls.hidden is None:
         return WorkerProcess(JUDGE_MODULE, *arguments, environment=walls.environment)
+    # Judges on a GPU lock files in /tmp together with other processes of this machine.
     is_on_gpu = arguments[0] != "cpu"
     shared = [file for gpu in read_sensors() for file in make_lock_files(gpu)] if is_on_gpu else []
     paths = json.dumps([[str(path) for path in walls.hidden], [str(path) for path in shared]])

@@ -361,6 +361,7 @@ class PlacingPool:
         """Assigns waiting verdicts after the end of a verdict, and replaces the judge if dead."""
         with self._lock:
             if judge in self._judges and not judge.state.alive and not self._closed:
+                # Only failed starts in a row count: a judge that was ready resets the number.
                 self._barren[judge.name] = (
                     0 if judge.was_ready else self._barren.get(judge.name, 0) + 1
                 )
@@ -378,5 +379,6 @@ class PlacingPool:
                 "is started again" if again else "is given up",
             )
         if again is not None:
+            # A drained judge was replaced on purpose, so this is no restart.
             again.restarts = judge.restarts + (not judge.is_draining)
         self._judges[index : index + 1] = [again] if again is not None else []

@@ -59,6 +59,7 @@ class RayJudge(PlacedJudge):
         """Creates the actor. ended: called in a thread of this judge after the end of each verdict
         and of the judge.
         """
+        # Ray shows an actor its own GPU only, under the number 0.
         device = "cpu" if slot.kind is DeviceKind.CPU else "cuda:0"
         super().__init__(slot.name, slot.kind, capacity_of(device, slot.workers, slot.tasks), ended)
         self.slot, self.device = slot, device
@@ -84,6 +85,7 @@ class RayJudge(PlacedJudge):
         """Closes the judge within `ACTOR_CLOSING_SECONDS`, then kills its actor; open verdicts raise PoolClosed."""
         import ray
 
+        # First: the verdicts of a dying actor then end with PoolClosed instead of JudgeLost.
         self._closing = True
         with contextlib.suppress(Exception):  # whatever it says, it is killed
             ray.get(self._actor.close.remote(), timeout=ACTOR_CLOSING_SECONDS)

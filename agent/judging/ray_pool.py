@@ -143,6 +143,7 @@ class RayPool(PlacingPool):
         assert isinstance(judge, RayJudge)
         if judge.slot.node in {node["NodeID"] for node in _nodes()}:
             return RayJudge(judge.slot, self._ended)
+        # The node has left: should it come back, `_look` fills the slot again.
         self._occupied.discard(judge.name)
         return None
 

@@ -131,6 +131,7 @@ class VerdictMaker:
             lanes = Lanes(1, workers, gpu=True)
             self._device_watch = DeviceWatch(lanes, functools.partial(is_context_dead, device))
             kwargs["lane"] = self._device_watch
+        # Remote tracing lets several candidates wait here; one interpreter works at a time.
         elif elsewhere is not None:
             kwargs["lane"] = Lanes(1, 1, gpu=False)
         self._evaluator = Evaluator(device=device, workers=1, sharers=sharers, **kwargs)
@@ -153,6 +154,7 @@ class VerdictMaker:
             return VerdictError(
                 number=ask.number, error="problem", message=DEVICE_DEATH_MESSAGE, is_last=True
             )
+        # The verdict itself stands, but the process can make no other.
         return reply.with_(is_last=True)
 
     def _verdict_or_error(

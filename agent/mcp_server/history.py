@@ -109,11 +109,13 @@ class History:
         """Returns a verdict of the current client by its id or a unique prefix of at least 4
         characters; None if unknown.
         """
+        # LIKE would read % and _ of a client's text as wildcards.
         begins = sa.func.substr(VERDICTS.c.id, 1, len(verdict_id)) == verdict_id
         query = sa.select(VERDICTS).where(begins, _is_own()).order_by(VERDICTS.c.id).limit(2)
         with self._open() as connection:
             rows = connection.execute(query).mappings().all()
         exact = [row for row in rows if row["id"] == verdict_id]
+        # Two rows were read, so an ambiguous prefix is noticed.
         chosen = exact or (rows if len(rows) == 1 and len(verdict_id) >= 4 else [])
         return StoredVerdict.model_validate(dict(chosen[0])) if chosen else None
 

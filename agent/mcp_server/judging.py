@@ -120,6 +120,7 @@ class ServerJudge:
             problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=AnswerState.RUNNING,
             server=os.getpid(), client=CLIENT.get(),
         )  # fmt: skip
+        # Answered without judging, so the budget is not touched.
         if request.question is Question.BENCH and not self.has_gpu:
             return self._without_gpu(row)
         if not self.budget.take():
@@ -183,6 +184,7 @@ class ServerJudge:
         """
         report = None
         try:
+            # These two questions need no GPU.
             on_cpu = request.question in (Question.COMPILE, Question.INTERPRET)
             evaluator = self._evaluator("cpu" if on_cpu else self.device)
             report = evaluator.evaluate(
@@ -334,9 +336,11 @@ class ServerJudge:
             )
         texts = {"report": row.report if report else "", "source": row.source if source else ""}
         if row.answer:
+            # Stored answers have no budget: the current one is added before the closing brace.
             return VerdictAnswer.model_validate_json(
                 row.answer[:-1] + f',"budget":{self.budget.remaining().model_dump_json()}}}'
             ).with_(**texts)
+        # The server of this verdict is gone, or an earlier process had the same id as this one.
         if row.lost or (row.server == os.getpid() and row.id not in self._running):
             return self._answer(
                 verdict_id=row.id,

@@ -149,6 +149,7 @@ class BearerTokens:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # Bytes that are no UTF-8 must not raise: they are simply no valid token.
         header = dict(scope.get("headers", ())).get(b"authorization", b"")
         client = self._tokens.client(header.decode("utf-8", "surrogateescape"))
         if client is not None:

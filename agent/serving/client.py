@@ -168,6 +168,7 @@ class JudgeClient:
         self, submitted: Status, progress: Callable[[str], None], deadline: Deadline
     ) -> Verdict:
         status, path = submitted, f"/v1/verdicts/{submitted.verdict_id}"
+        # Short waits, so that progress is reported every second.
         wait = WAIT_SECONDS if progress is ignore else 1.0
         while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
             progress(describe_activity(status))
@@ -238,6 +239,7 @@ class JudgeClient:
                     self.cancel(verdict_id)
                 raise
             wait = {"wait": min(WAIT_SECONDS, deadline.remaining)}
+            # The server accepts at most MAX_BATCH ids in a request.
             body = {"verdict_ids": pending[:MAX_BATCH]}
             answer = self._ask("POST", "/v1/verdicts/wait", deadline, params=wait, json=body)
             statuses = VerdictList.model_validate_json(answer).verdicts
@@ -265,6 +267,7 @@ class JudgeClient:
                 deadline, tries = time.monotonic() + self._patience, 0
                 continue
             waiting = again + waiting
+            # Any accepted submission starts the patience anew.
             deadline = time.monotonic() + self._patience if len(again) < len(now) else deadline
             busy = ServiceBusy("the queue is full", answer.retry_after)
             self._sleep(pause_seconds(tries, busy), deadline, busy)
@@ -298,6 +301,7 @@ class JudgeClient:
                     )
                     status = Status.model_validate_json(answer)
             except (asyncio.CancelledError, VerdictNotInTime):
+                # A second cancellation of the task must not cancel this withdrawal.
                 await asyncio.shield(self._ask_async(http, "DELETE", address, Deadline(None)))
                 raise
         return verdict
@@ -431,6 +435,7 @@ def _one_request(
     size = count = 0
     while count < min(MAX_BATCH, len(waiting)):
         size += len(json.dumps(bodies[waiting[count]]))
+        # A single large submission is sent alone; the server decides on its size.
         if count and size > REQUEST_BATCH_BYTES:
             break
         count += 1

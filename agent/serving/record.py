@@ -105,6 +105,7 @@ class VerdictDatabase:
         """Opens and locks the file. Raises InputError for a file in use by another server, or of
         another version.
         """
+        # The lock is held until `close`: two servers would judge the same queue.
         file.parent.mkdir(parents=True, exist_ok=True)
         self._lock_file = file.with_name(file.name + ".lock").open("w")
         try:

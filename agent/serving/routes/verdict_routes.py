@@ -82,6 +82,7 @@ async def submit_batch(
                 BatchEntry(status=await run_sync(context.service.submit, client, submission))
             )
         except RequestRefused as refused:
+            # The whole server is stopping, which concerns every entry alike.
             if refused.code is Code.CLOSING:
                 raise
             context.metrics.refused(refused.code.value)
