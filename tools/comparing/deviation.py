@@ -44,17 +44,26 @@ def deviation_of_floats(
     stands_in: bool,
     kb_tolerance: float,
 ) -> Deviation:
-    """Compares an output `c` with eager `e` and the exact reference `r`, all of one floating shape, by rows."""
+    """Compares an output `c` with eager `e` and the exact reference `r`, all of one floating shape, by rows.
+
+    Where eager overflowed although the reference is finite, the noise of the other elements stands for its own; where
+    it overflowed everywhere, `carried` does, which is of another draw. stands_in: whether `r` is eager's output.
+    """
     import torch
 
     seen = row_errors(c, e, r, s, kb_tolerance).near_the_host()
+    known = float(seen.known.sum())
     rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
+    rms_e = rms_e * math.sqrt(c.numel() / max(known, 1.0))
     scale = seen.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
     relative = torch.where(scale > 0, seen.noise / scale, 0.0)
+    if 0 < known < c.numel():
+        relative = relative[seen.known > 0]
     own = Tolerance(
         row=float(_percentile_99(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0))
     )
-    used = own.joined(carried)
+    stands_in = stands_in or not known
+    used = own.joined(carried if stands_in else None)
     factor = allow.factor + (1.0 if stands_in else 0.0)
     allowed = factor * torch.maximum(seen.noise, used.row * scale) + allow.ulps * scale
     allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r.clamp(

@@ -31,6 +31,8 @@ class RowErrors:
     """max |c - r|. An element equal to eager's is right whatever r is."""
     squares: Tensor
     """(3,): the sums of r^2, noise^2 and error^2 over everything."""
+    known: Tensor
+    """Elements whose noise eager tells. Where e is not finite and r is, eager overflowed, and tells nothing."""
     far: Tensor
     """A boolean: some element of c is not within `tolerance` of e by torch.isclose."""
 
@@ -43,9 +45,10 @@ class RowErrors:
         rows = self.scale.numel()
         if not self.scale.is_cuda or rows > MAX_ROWS_ON_HOST:
             return self
-        parts = [self.scale, self.noise, self.error, self.squares, self.far.reshape(1).double()]
-        scale, noise, error, squares, far = torch.cat(parts).cpu().split([rows, rows, rows, 3, 1])
-        return RowErrors(scale, noise, error, squares, far[0] > 0)
+        vectors = [self.scale, self.noise, self.error, self.known]
+        together = torch.cat([*vectors, self.squares, self.far.reshape(1).double()]).cpu()
+        scale, noise, error, known, squares, far = together.split([rows] * len(vectors) + [3, 1])
+        return RowErrors(scale, noise, error, squares, known, far[0] > 0)
 
 
 def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
@@ -54,8 +57,8 @@ def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: flo
         from kernelwright.tools.comparing.row_errors_kernel import can_read, measure_rows
 
         if can_read(c, e, r, s):
-            (scale, noise, error), squares, far = measure_rows(c, e, r, s, tolerance)
-            return RowErrors(scale, noise, error, squares, far)
+            (scale, noise, error), squares, known, far = measure_rows(c, e, r, s, tolerance)
+            return RowErrors(scale, noise, error, squares, known, far)
     return row_errors_by_torch(c, e, r, s, tolerance)
 
 
@@ -66,7 +69,7 @@ def row_errors_by_torch(
     import torch
 
     rows, columns = r.shape
-    scale, noise, error = torch.zeros(3, rows, dtype=torch.float64, device=r.device)
+    scale, noise, error, known = torch.zeros(4, rows, dtype=torch.float64, device=r.device)
     squares = torch.zeros(3, dtype=torch.float64, device=r.device)
     far = torch.zeros((), dtype=torch.bool, device=r.device)
     for down, across in tiles(rows, columns, r.device.type):
@@ -78,15 +81,19 @@ def row_errors_by_torch(
             )
         finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
         wrong = error_of(c[down, across], eager, r[down, across])
+        tells = eager.isfinite() | ~r[down, across].isfinite()
+        known[down] += tells.sum(1)
         far |= ~all_close(eager, c[down, across], tolerance)
         for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
             torch.maximum(most[down], numbers.amax(1), out=most[down])
         squares += torch.stack([finite.square_().sum(), gap.square_().sum(), wrong.square_().sum()])
-    return RowErrors(scale, noise, error, squares, far)
+    return RowErrors(scale, noise, error, squares, known, far)
 
 
 def error_of(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
-    """Returns |c - r|; 0 where that is not finite and the candidate `c` is what eager `e` is."""
+    """Returns |c - r|; 0 where that is not finite and the candidate `c` is what eager `e` is, or the infinity that `r`
+    is in the candidate's type.
+    """
     import torch
 
     if r.is_floating_point() and not c.is_cuda:  # there to look costs no wait
@@ -94,6 +101,8 @@ def error_of(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
         if bool(gap.isfinite().all()):
             return gap
     gap = distance(c, r)
-    return torch.where(
-        torch.isinf(gap), torch.where((c == e) | (c.isnan() & e.isnan()), 0.0, gap), gap
-    )
+    same = (c == e) | (c.isnan() & e.isnan())
+    if c.is_floating_point():
+        too_large = r.abs() > torch.finfo(c.dtype).max
+        same |= too_large & torch.isinf(c) & (torch.signbit(c) == torch.signbit(r))
+    return torch.where(torch.isinf(gap) & same, 0.0, gap)

@@ -39,23 +39,25 @@ def _is_beyond_tolerance(c, e, TOLERANCE: tl.constexpr):
 
 
 @triton.jit
-def _error(c, e, r):
-    """|c - r| in float64; 0 where they are the same, or where it is not finite and c is what e is; else infinite
-    where it is not finite.
+def _error(c, e, r, MOST: tl.constexpr):
+    """|c - r| in float64; 0 where they are the same, or where it is not finite and c is what e is, or the infinity of
+    an r beyond MOST, the largest number of c's type; else infinite where it is not finite.
     """
     gap = tl.abs(c - r)
     finite = gap < float("inf")
     same = (c == r) | ((c != c) & (r != r))
     eagers = (c == e) | ((c != c) & (e != e))
-    return tl.where(finite, gap, tl.where(same | eagers, 0.0, float("inf")))
+    infinite = ((r > MOST) & (c == float("inf"))) | ((r < -MOST) & (c == float("-inf")))
+    return tl.where(finite, gap, tl.where(same | eagers | infinite, 0.0, float("inf")))
 
 
 @triton.jit
 def survey_kernel(
     c_ptr, e_ptr, r_ptr, s_ptr, found_ptr, far_ptr, rows, columns, width,
-    TOLERANCE: tl.constexpr, PERTURBED: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr,
+    TOLERANCE: tl.constexpr, MOST: tl.constexpr, PERTURBED: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """found: (6, rows, pieces), max |r|, |e - r|, |c - r| and the sums of their squares.
+    """found: (7, rows, pieces), max |r|, |e - r|, |c - r|, the sums of their squares, and the number of elements
+    whose e is finite or whose r is not.
 
     far: (rows, pieces). A program has DOWN rows of one piece.
     """
@@ -63,7 +65,7 @@ def survey_kernel(
     piece = tl.program_id(1).to(tl.int64)
     end = tl.minimum((piece + 1) * width, columns)
     scale = tl.zeros((DOWN, ACROSS), dtype=tl.float64)
-    noise, error, scale2, noise2, error2 = scale, scale, scale, scale, scale
+    noise, error, scale2, noise2, error2, known = scale, scale, scale, scale, scale, scale
     far = tl.zeros((DOWN, ACROSS), dtype=tl.int32)
     for start in range(piece * width, end, ACROSS):
         column = start + tl.arange(0, ACROSS)
@@ -73,7 +75,7 @@ def survey_kernel(
         eager = tl.load(e_ptr + at, mask=mask, other=0.0)
         c, e = mine.to(tl.float64), eager.to(tl.float64)
         r = tl.load(r_ptr + at, mask=mask, other=0.0).to(tl.float64)
-        size, gap, wrong = _finite(r), _finite(r - e), _error(c, e, r)
+        size, gap, wrong = _finite(r), _finite(r - e), _error(c, e, r, MOST)
         if PERTURBED:
             gap = tl.maximum(
                 gap, _finite(r - tl.load(s_ptr + at, mask=mask, other=0.0).to(tl.float64))
@@ -81,6 +83,8 @@ def survey_kernel(
         scale, scale2 = tl.maximum(scale, size), scale2 + size * size
         noise, noise2 = tl.maximum(noise, gap), noise2 + gap * gap
         error, error2 = tl.maximum(error, wrong), error2 + wrong * wrong
+        tells = mask & ((tl.abs(e) < float("inf")) | ~(tl.abs(r) < float("inf")))
+        known += tl.where(tells, 1.0, 0.0)
         far = far | _is_beyond_tolerance(mine, eager, TOLERANCE)
     pieces = tl.num_programs(1).to(tl.int64)
     place, kept, step = found_ptr + row * pieces + piece, row < rows, pieces * rows
@@ -90,6 +94,7 @@ def survey_kernel(
     tl.store(place + 3 * step, tl.sum(scale2, axis=1), mask=kept)
     tl.store(place + 4 * step, tl.sum(noise2, axis=1), mask=kept)
     tl.store(place + 5 * step, tl.sum(error2, axis=1), mask=kept)
+    tl.store(place + 6 * step, tl.sum(known, axis=1), mask=kept)
     tl.store(far_ptr + row * pieces + piece, tl.max(far, axis=1), mask=kept)
 
 
@@ -101,9 +106,9 @@ def can_read(c: Any, e: Any, r: Any, s: Any) -> bool:
 
 def measure_rows(
     c: Any, e: Any, r: Any, s: Any, tolerance: float, programs: int = MAX_PROGRAMS
-) -> tuple[Any, Any, Any]:
-    """(3, rows): max |r|, |e - r| and |c - r|; (3,): the sums of their squares over everything; whether any element
-    is not `torch.isclose`. All float64.
+) -> tuple[Any, Any, Any, Any]:
+    """(3, rows): max |r|, |e - r| and |c - r|; (3,): the sums of their squares over everything; (rows,): elements
+    whose noise eager tells; whether any element is not `torch.isclose`. All float64.
     """
     rows, columns = c.shape
     across = max(16, min(TILE, triton.next_power_of_2(columns)))
@@ -112,12 +117,13 @@ def measure_rows(
     pieces = max(1, min(triton.cdiv(columns, across), programs // groups))
     width = triton.cdiv(triton.cdiv(columns, pieces), across) * across
     pieces = triton.cdiv(columns, width)
-    found = torch.empty(6, rows, pieces, dtype=torch.float64, device=c.device)
+    found = torch.empty(7, rows, pieces, dtype=torch.float64, device=c.device)
     far = torch.empty(rows, pieces, dtype=torch.int32, device=c.device)
     with torch.cuda.device_of(c):
         survey_kernel[(groups, pieces)](
             c, e, r, r if s is None else s, found, far, rows, columns, width,
-            TOLERANCE=tolerance, PERTURBED=s is not None, DOWN=down, ACROSS=across, num_warps=WARPS,
+            TOLERANCE=tolerance, MOST=torch.finfo(c.dtype).max, PERTURBED=s is not None, DOWN=down, ACROSS=across,
+            num_warps=WARPS,
             enable_fp_fusion=False,
         )  # fmt: skip
-    return found[:3].amax(2), found[3:].sum((1, 2)), far.any()
+    return found[:3].amax(2), found[3:6].sum((1, 2)), found[6].sum(1), far.any()

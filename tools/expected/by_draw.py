@@ -77,14 +77,13 @@ def measure_by_draw(
 ) -> ComparedOutput:
     """Compares output `number` of a candidate with what is expected.
 
-    name: of the draw, as it is told. tolerance: eager's error on another draw, for one without float64. moved: outputs
-    off by what an honest candidate may be off by, or the steps of outputs that step. tf32_errors: by how much the
-    outputs are off where the problem's convolutions are in tf32, None where it has none; both are asked for only where
-    the output is wrong without them. kind: how the output comes about.
+    name: of the draw, as it is told. tolerance: eager's error on another draw, for one without float64 or on which
+    eager overflowed. moved: outputs off by what an honest candidate may be off by, or the steps of outputs that step.
+    tf32_errors: by how much the outputs are off where the problem's convolutions are in tf32, None where it has none;
+    both are asked for only where the output is wrong without them. kind: how the output comes about.
     """
     eager = expected.eager[number]
     exact = None if expected.exact is None else expected.exact[number]
-    carried = tolerance if exact is None else None
     perturbed = None if moved is None else lambda: moved()[number]
 
     def compared(
@@ -101,7 +100,7 @@ def measure_by_draw(
         ):
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         held = expected.draw in DRAWS_OF_ALL_SIZES
-        measured = measure(mine, eager, exact, tolerance=carried, small_elements=held, **given)
+        measured = measure(mine, eager, exact, tolerance=tolerance, small_elements=held, **given)
         if expected.draw == Draw.OWN and measured.check.passed and kind is ArithmeticKind.ROUNDED:
             cut = cut_bits(mine, eager)
             return measured if cut is None else _cut(measured, cut, mine, expected, number)

@@ -90,7 +90,9 @@ class Judge:
         self.device, self._give_way = device, give_way
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = (
-            Buffers(device, CPU_MARGIN_BYTES) if device == "cpu" else Buffers(device, keep=1 << 62)
+            Buffers(device, CPU_MARGIN_BYTES)
+            if device == "cpu"
+            else Buffers(device, keep=1 << 62, unmap=self.replayer.unmap)
         )
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
         self.memory = GpuMemory(device) if device != "cpu" else None

@@ -204,7 +204,7 @@ class Profiler:
                 first,
                 *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1)),
             ]
-            buffers = Buffers(self.device)
+            buffers = Buffers(self.device, unmap=judge.replayer.unmap)
             sets = [_input_set(buffers, one, prepared.reference.arguments) for one in expected]
             changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
             record = self._records.setdefault(problem.hash, {})

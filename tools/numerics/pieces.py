@@ -25,6 +25,21 @@ def pieces(*tensors: Any) -> Iterator[tuple[Any, ...]]:
     yield from zip(*(t.split(rows) for t in tensors), strict=True)
 
 
+def sample_elements(tensor: Any, most: int) -> Any:
+    """Returns at most so many elements of a tensor, evenly spaced in their order, the last one among them. Of a tensor
+    that is not contiguous these alone are copied.
+    """
+    import torch
+
+    count = tensor.numel()
+    step = max(1, -(-count // most))
+    first = (count - 1) % step
+    if tensor.is_contiguous() or step == 1:
+        return tensor.reshape(-1)[first::step]
+    places = torch.arange(first, count, step, device=tensor.device)
+    return tensor[torch.unravel_index(places, tensor.shape)]
+
+
 def distance(one: Any, other: Any) -> Any:
     """|one - other| of two real or complex tensors, 0 where that is not finite."""
     gap = one - other

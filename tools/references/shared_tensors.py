@@ -13,7 +13,7 @@ import fcntl
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,9 +120,19 @@ class Buffers:
     Memory is kept and reused, up to a bound.
     """
 
-    def __init__(self, device: str, margin: int = MARGIN_BYTES, keep: int | None = None) -> None:
-        """`keep`: bytes of free buffers that are kept for reuse; None: a default for the device."""
-        self.device, self._margin = device, margin
+    def __init__(
+        self,
+        device: str,
+        margin: int = MARGIN_BYTES,
+        keep: int | None = None,
+        unmap: Callable[[Sequence[str]], Collection[str]] = list,
+    ) -> None:
+        """`keep`: bytes of free buffers that are kept for reuse; None: a default for the device.
+
+        unmap: has the other process unmap allocations by their handles, and returns those that it has not mapped any
+        more. The driver leaves undefined what becomes of memory that is freed while another process has it mapped.
+        """
+        self.device, self._margin, self._unmap = device, margin, unmap
         self._keep = _bound(device) if keep is None else keep
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._used: list[tuple[int, Any]] = []
@@ -238,14 +248,31 @@ class Buffers:
 
     def trim(self, keep: int = 0) -> None:
         """Frees waiting memory, least recently used sizes first, until at most `keep` bytes
-        remain (on a CPU, in MAX_BLOCKS_KEPT_ON_CPU allocations).
+        remain (on a CPU, in MAX_BLOCKS_KEPT_ON_CPU allocations), and what the other process still has mapped.
         """
+        surplus = []
         while self._free and (self.waiting > keep or self._too_many()):
-            memory, _, fds = self._waiting_one(next(iter(self._free)))
-            if self.device.startswith("cuda"):
-                cuda_driver.free(memory.data_ptr())
+            size = next(iter(self._free))
+            surplus.append((size, self._waiting_one(size)))
+        if surplus and self.device.startswith("cuda"):
+            self._free_on_gpu(surplus)
+            return
+        for _, (_, _, fds) in surplus:
             for fd in fds:
                 os.close(fd)
+
+    def _free_on_gpu(self, surplus: Sequence[tuple[int, Any]]) -> None:
+        """Frees allocations that neither the device nor the other process uses any more; the others go on waiting."""
+        import torch
+
+        torch.cuda.synchronize(self.device)
+        unmapped = self._unmap([handle["ipc"] for _, (_, handle, _) in surplus])
+        for size, block in surplus:
+            memory, handle, _ = block
+            if handle["ipc"] in unmapped:
+                cuda_driver.free(memory.data_ptr())
+            else:
+                self._free.setdefault(size, []).append(block)
 
     def _too_many(self) -> bool:
         return (

@@ -53,6 +53,10 @@ class Mapped:
             self._lent.pop(name, None)
             cuda_driver.unmap(self._devices.pop(name))
 
+    def held(self, names: Sequence[str]) -> list[str]:
+        """Returns those of the allocations that are mapped."""
+        return [name for name in names if name in self._devices or name in self._blocks]
+
     def forget_all(self) -> int:
         """Unmaps every allocation that no tensor lies in; how many are left."""
         names = [*self._blocks, *self._devices]

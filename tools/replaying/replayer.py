@@ -251,6 +251,25 @@ class Replayer:
         self._pinned = []
         return left == 0 and self._process is not None
 
+    def unmap(self, names: Sequence[str]) -> list[str]:
+        """Has the process unmap allocations of the judge in which none of its tensors lies, and returns the names of
+        those that it has not mapped any more. The trace stays open. A process that does not answer is ended.
+        """
+        if self._process is None:
+            return [*names]
+        allowed = self._time, self._budget
+        self._allow(LETTING_GO_SECONDS)
+        try:
+            left = self._asked({"do": "unmap", "names": [*names]}, (), "unmap memory").get("mapped")
+        except Failed:
+            self._end()
+            return [*names]
+        finally:
+            self._time, self._budget = allowed
+        for name in names:  # one that is still mapped is named again before it is used again
+            self._mapped.pop(name, None)
+        return [name for name in names if name not in (left if isinstance(left, list) else names)]
+
     def close(self) -> None:
         """Ends the process. Safe to call twice."""
         self._end()

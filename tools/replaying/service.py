@@ -3,8 +3,8 @@ sandbox.
 
 It is sent one message at a time and answers each with the nonce that came with it: `open` (a trace and the judge's
 weights), `locate` (weights by their values), `prepare` (the set-up again), `call` (the inputs, the places of the
-outputs), `clock_...` (tools/replaying/gpu/timing.py), `let_go` (of the trace and of the judge's memory), `stop`. Memory
-is the judge's; the process holds no expected output.
+outputs), `clock_...` (tools/replaying/gpu/timing.py), `unmap` (some of the judge's memory), `let_go` (of the trace and
+of all of it), `stop`. Memory is the judge's; the process holds no expected output.
 """
 
 from __future__ import annotations
@@ -218,6 +218,12 @@ class Service:
         self._noted, self._left_by_launches = [], set()
         self._machine.close()
         return {"mapped": self._mapped.forget_all()}
+
+    def do_unmap(self, message: Message) -> Message:
+        """Unmaps allocations of the judge in which no tensor lies; names those that are still mapped."""
+        names = [str(name) for name in message["names"]]
+        self._mapped.forget(names)
+        return {"mapped": self._mapped.held(names)}
 
     def _clock(self) -> Any:
         """What times the trace that is open (tools/replaying/gpu/timing.py)."""

@@ -304,3 +304,35 @@ def test_lessening_brings_every_element_a_little_nearer_to_zero_and_leaves_zeros
     assert len(set(moved[1::3].tolist())) > 90
     assert same is whole
     assert number == 5
+
+
+def _overflowing(share: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A right candidate in float16, eager's answer with a share of NaN, and the exact one."""
+    exact = 1e4 * torch.randn(64, 96, dtype=torch.float64)
+    right = (exact * (1 + 2e-3 * torch.randn_like(exact))).half()
+    eager = (exact * (1 + 2e-3 * torch.randn_like(exact))).half()
+    eager[: int(share * len(eager))] = math.nan
+    return right, eager, exact
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_where_eager_overflowed_the_noise_of_its_other_rows_counts(share):
+    right, eager, exact = _overflowing(share)
+    assert measure(right, eager, exact).check.passed
+    assert not measure((exact * 1.1).half(), eager, exact).check.passed
+
+
+def test_where_eager_overflowed_everywhere_its_noise_on_another_draw_counts():
+    right, eager, exact = _overflowing(0.0)
+    elsewhere = measure(eager, eager, exact).tolerance
+    eager[:] = math.nan
+    assert not measure(right, eager, exact).check.passed
+    assert measure(right, eager, exact, tolerance=elsewhere).check.passed
+    assert not measure((exact * 1.1).half(), eager, exact, tolerance=elsewhere).check.passed
+
+
+def test_an_answer_beyond_the_type_may_be_infinite_where_eager_is_not():
+    exact = torch.tensor([[7e4, -2e5, 3.0] * 32], dtype=torch.float64)
+    eager = exact.clamp(-6e4, 6e4).half()
+    assert measure(exact.half(), eager, exact).check.passed
+    assert not measure(-exact.half(), eager, exact).check.passed

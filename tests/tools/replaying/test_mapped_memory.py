@@ -5,6 +5,7 @@ driver's mappings are stood in for by arrays of the host.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from kernelwright.tools.hardware import cuda_driver
-from kernelwright.tools.references.shared_tensors import SharedTensor
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replayer import MAX_MAPPED_ALLOCATIONS, Replayer
 
@@ -41,7 +42,7 @@ class Driver:
         del self.mapped[address]
 
     def lend(self, address: int, nbytes: int) -> tuple[Any, Any]:
-        assert any(begin <= address and address + nbytes <= begin + SIZE for begin in self.mapped)
+        assert any(begin <= address <= begin + (1 << 20) - nbytes for begin in self.mapped)
         array = np.zeros(nbytes, dtype=np.uint8).view(Bytes)
         return torch.from_numpy(array), array
 
@@ -134,3 +135,33 @@ def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_ha
     message(*(lent(f"later {i}") for i in range(MAX_MAPPED_ALLOCATIONS)))
     message()
     assert not driver.names & {"input", "first set", "second set"}
+
+
+def test_waiting_memory_is_freed_only_once_the_other_process_has_unmapped_it(driver, monkeypatch):
+    """Freed while it was mapped elsewhere, it ended a judge's process with an illegal memory access."""
+    mapped, freed, addresses = Mapped(), [], iter(range(1 << 20, 1 << 30, 1 << 20))
+
+    def unmap(handles: Sequence[str]) -> list[str]:
+        mapped.forget(handles)
+        return [one for one in handles if one not in mapped.held(handles)]
+
+    monkeypatch.setattr(cuda_driver, "allocate", lambda size: next(addresses))
+    monkeypatch.setattr(cuda_driver, "export", lambda address: str(address).encode())
+    monkeypatch.setattr(
+        cuda_driver, "as_bytes", lambda address, size: torch.zeros(size, dtype=torch.uint8)
+    )
+    monkeypatch.setattr(cuda_driver, "free", freed.append)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    buffers = Buffers("cuda:0", margin=16, keep=1 << 20, unmap=unmap)
+    specs = [buffers.new((n,), (1,), torch.uint8).spec for n in (100, 5000)]
+    mapped.receive([spec["ipc"] for spec in specs], [])
+    in_use = mapped.tensor(specs[0] | {"dtype": "uint8"})
+    buffers.release()
+    buffers.trim()
+    assert len(freed) == 1
+    assert len(driver.names) == 1
+    del in_use
+    buffers.trim()
+    assert len(freed) == 2
+    assert not driver.names
+    assert buffers.waiting == 0

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from kernelwright.tools.numerics.pieces import sample_elements
 from kernelwright.tools.numerics.tolerance import Allowance
 
 if TYPE_CHECKING:
@@ -69,18 +70,16 @@ def inaccuracy(
 
 
 def _sample(values: torch.Tensor) -> torch.Tensor:
-    flat = values.reshape(-1)
-    step = -(-flat.numel() // MAX_SAMPLED_ELEMENTS)
-    return flat[(flat.numel() - 1) % max(step, 1) :: max(step, 1)].double()
+    return sample_elements(values, MAX_SAMPLED_ELEMENTS).double()
 
 
 def _relative_errors(values: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """|values - exact| / |exact|; 0 where the exact value is 0, not finite, or below the type's normal numbers."""
+    """|values - exact| / |exact|; 0 where the exact value is no normal number of the type."""
     import torch
 
     wide = exact.double()
     size = wide.abs()
-    known = (size >= torch.finfo(dtype).smallest_normal) & size.isfinite()
+    known = (size >= torch.finfo(dtype).smallest_normal) & (size <= torch.finfo(dtype).max)
     errors = (values.double() - wide).abs() / size
     return torch.where(known, errors, 0.0).nan_to_num_(nan=0.0, posinf=math.inf)
 

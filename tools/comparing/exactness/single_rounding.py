@@ -8,6 +8,7 @@ between two values of a type every second comes out otherwise in another row.
 
 from __future__ import annotations
 
+from kernelwright.tools.numerics.pieces import sample_elements
 from kernelwright.tools.numerics.tolerance import FP32_EPS, Tensor, as_rows, rows_of
 
 MAX_UNITS = 16.0
@@ -64,7 +65,7 @@ def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor 
 
 def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
     """Returns a boolean for each element of a float32 output, true where its last bits are zero although eager's are
-    not; None where they are so in as many elements as chance makes them. The first SAMPLE elements decide.
+    not; None where they are so in as many elements as chance makes them. A sample of SAMPLE elements decides.
 
     Example: `(bits + 16) & -32` leaves the last five bits of every element zero, and no sum or product of float32 does.
     """
@@ -74,7 +75,7 @@ def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
         return None
     if eager.numel() < MIN_ELEMENTS or candidate.shape != eager.shape:
         return None
-    some, others = (t.reshape(-1)[:SAMPLE] for t in (candidate, eager))
+    some, others = (sample_elements(t, SAMPLE) for t in (candidate, eager))
     counts = (others != 0) & torch.isfinite(others)
     number = int(counts.sum())
     if (
