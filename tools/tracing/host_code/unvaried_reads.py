@@ -15,6 +15,8 @@ import builtins
 import functools
 from collections.abc import Iterator, Mapping
 
+from kernelwright.tools.tracing.host_code.own_objects import OwnObjects
+
 PURE_MODULES = frozenset({
     "math", "typing", "typing_extensions", "collections", "dataclasses", "enum", "functools", "itertools", "operator",
     "abc", "numbers", "types", "copy", "contextlib", "packaging", "__future__",
@@ -92,8 +94,6 @@ LOOKING_UP = frozenset({"getattr", "hasattr", "setattr", "delattr"})
 """Functions of Python that look an attribute up by its name; as values they could look up any."""
 PUBLIC_WITH_UNDERSCORE = ("__version__", "_assert", "__name__")
 DYNAMIC_PATHS = frozenset({"operator.attrgetter", "operator.methodcaller"})
-NAMING_CALLS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
-"""Methods of a module whose first argument names an attribute."""
 
 
 def unvaried_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -109,7 +109,7 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, tree: ast.Module) -> None:
         self.found: list[tuple[int, str]] = []
         self._imports = _imports(tree)
-        self._own_attributes = _own_attributes(tree)
+        self._own = OwnObjects(tree, self._path)
         self._variables = _variables(tree)
 
     def _note(self, node: ast.expr) -> None:
@@ -173,15 +173,15 @@ class _Reader(ast.NodeVisitor):
             self.visit(value)
 
     def _is_known(self, node: ast.Attribute) -> bool:
-        """Whether an attribute is vocabulary, or the text's own. What a library returns has none of the text's."""
+        """Whether an attribute is vocabulary, or one that the text gives to an object of its own."""
         name = node.attr
-        is_result = isinstance(node.value, ast.Call) and bool(self._path(node.value.func))
-        is_own = name in self._own_attributes and not is_result
         if name in PRIVATE_VOCABULARY:
             return True
         if name.startswith("_"):
-            return is_own and not (name in _names_of_machinery() or name.startswith("__"))
-        return is_own or name in _known_attributes()
+            if name in _names_of_machinery() or name.startswith("__"):
+                return False
+            return self._own.has(node.value, name)
+        return name in _known_attributes() or self._own.has(node.value, name)
 
     def _path(self, node: ast.expr) -> str:
         """Returns the dotted path of an attribute of an import; empty for any other expression."""
@@ -217,25 +217,6 @@ def _variables(tree: ast.Module) -> frozenset[str]:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
                 names.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
-                names.add(name)
-    return frozenset(names)
-
-
-def _own_attributes(tree: ast.Module) -> frozenset[str]:
-    """Returns the attributes that the text itself makes: assigned, defined in a class, registered with a module, or
-    given by keyword, as to a named tuple or a configuration.
-    """
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.keyword(arg=str(name)):
-                names.add(name)
-            case ast.ClassDef(body=body):
-                names |= _variables(ast.Module(body, []))
-            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(str(name)), *_]):
-                if method in NAMING_CALLS:
-                    names.add(name)
-            case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(str(name)), *_]):
                 names.add(name)
     return frozenset(names)
 

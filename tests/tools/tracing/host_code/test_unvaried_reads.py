@@ -104,6 +104,80 @@ def test_a_word_of_the_text_that_is_an_imports_name_hides_no_reading(disguise):
     assert "threading.active_count" in readings(f"threading.active_count(), {disguise}")
 
 
+OWN = """
+import collections, functools, types
+from typing import NamedTuple
+
+class Plan(NamedTuple):
+    cuda_stream: int = 64
+
+class Settings:
+    def __init__(self):
+        self.grad_fn = 1
+        self.plan = Plan()
+
+class Side(torch.cuda.Stream):
+    def number(self):
+        self.cuda_stream = 1
+        return self.cuda_stream
+
+@functools.cache
+def plan(n):
+    return Plan(1) if n else Plan(2)
+
+def unknown(n):
+    return now() if n else Plan()
+
+PLANS = [Plan(), plan(3)]
+SPACE = types.SimpleNamespace(cuda_stream=3)
+settings = Settings()
+"""
+"""A text whose own objects have attributes by the names of a library's."""
+
+
+def readings_beside_own_objects(expression: str) -> list[str]:
+    text = f"{HEAD}        return {expression}\n{OWN}"
+    return [read for _, read in unvaried_reads(ast.parse(text)) if read != "self.cuda_stream"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x * now().cuda_stream",
+        "(lambda stream: stream.cuda_stream)(now())",
+        "[s.cuda_stream for s in [now()]]",
+        "(now() if x is None else plan(1)).cuda_stream",
+        "unknown(1).cuda_stream",
+        "x.grad_fn",
+        "getattr(x, 'grad_fn')",
+        "self.norm.grad_fn",
+        "Side().cuda_stream",
+    ],
+)
+def test_an_attribute_of_the_texts_own_hides_none_of_a_librarys(expression):
+    assert readings_beside_own_objects(expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "plan(2).cuda_stream",
+        "Plan().cuda_stream + Plan.cuda_stream",
+        "settings.grad_fn + settings.plan.cuda_stream",
+        "[p.cuda_stream for p in PLANS] + [PLANS[0].cuda_stream]",
+        "SPACE.cuda_stream",
+        "(settings if x is None else Settings()).grad_fn",
+    ],
+)
+def test_the_texts_own_objects_are_no_reading(expression):
+    assert readings_beside_own_objects(expression) == []
+
+
+def test_a_text_that_is_nested_deeply_is_read_to_its_end():
+    deep = "(" * 60 + "x.grad_fn" + " if x is None else settings)" * 60
+    assert "x.grad_fn" in readings_beside_own_objects(f"{deep}.plan")
+
+
 def test_a_function_that_runs_while_a_kernel_compiles_is_host_code():
     function = "@triton.constexpr_function\ndef factor():\n    return threading.active_count()\n"
     texts = [text for _, text in unvaried_reads(ast.parse(f"import threading, triton\n{function}"))]
