@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +95,11 @@ def mcp(
     if action not in MCP_ACTIONS:
         raise InputError(f"mcp {action}: choose {' or '.join(MCP_ACTIONS)}")
     if action == "install":
-        _install(client, project, user, device, as_json)
+        options: dict[str, object] = {
+            "device": device, "verdicts": verdicts, "seconds": seconds, "kernelbench": kernelbench,
+            "tritonbench": tritonbench, "db": db,
+        }  # fmt: skip
+        _install(client, project, user, options, as_json)
         return
     if transport not in TRANSPORTS:
         raise InputError(f"unknown transport {transport!r}: choose {' or '.join(TRANSPORTS)}")
@@ -151,7 +157,22 @@ def _tokens(transport: str, host: str, token: str, token_file: Path | None) -> T
     return Tokens({token: SOLE_CLIENT} if token else {})
 
 
-def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:
+def _server_arguments(options: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns the options that differ from the command's defaults, as its arguments; paths from the root, since a
+    client starts the server in a folder of its own.
+    """
+    defaults = inspect.signature(mcp).parameters
+    words: list[str] = []
+    for name, value in options.items():
+        if value != defaults[name].default:
+            text = value.expanduser().resolve() if isinstance(value, Path) else value
+            words += [f"--{name}", str(text)]
+    return tuple(words)
+
+
+def _install(
+    client: str, project: Path, user: bool, options: Mapping[str, object], as_json: bool
+) -> None:
     from kernelwright.agent.mcp_server.installing import ClientProgram, install
     from kernelwright.agent.runtime.errors import require
     from kernelwright.errors import InputError
@@ -164,7 +185,7 @@ def _install(client: str, project: Path, user: bool, device: str, as_json: bool)
         ClientProgram(client),
         root,
         user=user,
-        arguments=() if device == "auto" else ("--device", device),
+        arguments=_server_arguments(options),
     )
     if as_json:
         typer.echo(done.model_dump_json(indent=2))

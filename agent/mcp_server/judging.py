@@ -23,7 +23,9 @@ from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_ti
 from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
 from kernelwright.agent.mcp_server.summaries import verdict_fields
 from kernelwright.errors import InputError
+from kernelwright.tools.options import DEFAULT_SIZES
 from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.report import InfrastructureError, Report, Value
 from kernelwright.tools.source import candidate_hash
 
@@ -56,6 +58,9 @@ class JudgeRequest(Value):
     targets: tuple[str, ...] = ()
     seed: int | None = None
     baseline: str = "eager"
+    sizes: int = DEFAULT_SIZES
+    """Sizes that are checked beside the problem's own."""
+    own_work: str = "strict"
 
 
 class ServerJudge:
@@ -79,6 +84,8 @@ class ServerJudge:
         self._opening = threading.Lock()
         self._running: dict[str, Future[VerdictAnswer]] = {}
         self._doing: dict[str, str] = {}
+        self._problems: dict[str, Problem] = {}
+        """Problem of each verdict under way, by the verdict's id."""
         self._cancelled: set[str] = set()
         self._closed = False
 
@@ -129,6 +136,7 @@ class ServerJudge:
             )
         try:
             self.history.begin(row)
+            self._problems[row.id] = problem
             context = contextvars.copy_context()  # the thread charges this client
             self._running[row.id] = self._pool.submit(
                 context.run, self._judge, row, request, problem, options
@@ -153,10 +161,10 @@ class ServerJudge:
         return answer
 
     def _options(self, request: JudgeRequest) -> Options:
-        """Returns the judge's options for a request. Raises InputError for an unknown target or
-        baseline.
+        """Returns the judge's options for a request. Raises InputError for an unknown target,
+        baseline or rule of own work.
         """
-        from kernelwright.agent.runtime.arguments import choose_targets
+        from kernelwright.agent.runtime.arguments import choose_targets, own_work_mode
         from kernelwright.tools.evaluation.pipeline import Options
 
         if request.baseline not in BASELINES:
@@ -166,6 +174,8 @@ class ServerJudge:
         targets = choose_targets(list(request.targets), self.device)
         timed = self.has_gpu and request.question in (Question.BENCH, Question.PROFILE)
         return Options(
+            sizes=request.sizes,
+            own_work=own_work_mode(request.own_work),
             targets=() if request.question is Question.INTERPRET else targets,
             profile=timed,
             torch_compile=timed and request.baseline == "compile",
@@ -198,6 +208,7 @@ class ServerJudge:
             answer = self._unmade(row, error)
         self._keep(row, answer, report)
         self._doing.pop(row.id, None)
+        self._problems.pop(row.id, None)
         return answer
 
     def _unmade(self, row: StoredVerdict, error: Exception) -> VerdictAnswer:
@@ -296,6 +307,7 @@ class ServerJudge:
         return self.result(verdict_id)
 
     def _keep_cancelled(self, verdict_id: str) -> None:
+        self._problems.pop(verdict_id, None)
         self.budget.give_back()
         row = self.history.find(verdict_id)
         if row is not None:
@@ -313,7 +325,13 @@ class ServerJudge:
         so the delay is short.
         """
         under_way = {name for name, future in self._running.items() if future.running()}
-        if verdict_id not in under_way or not under_way <= self._cancelled:
+        problem = self._problems.get(verdict_id)
+        if verdict_id not in under_way or problem is None:
+            return
+        wanted = under_way - self._cancelled
+        if all(self._problems.get(other) != problem for other in wanted):
+            reference_trials().stop(problem)
+        if wanted:
             return
         with self._opening:
             evaluators = list(self._evaluators.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kernelwright.agent.problems.forms_of_users.forms import complete_reference
 from kernelwright.errors import InputError
+from kernelwright.tools.markdown.fenced_code import extract_code, fenced_blocks
 from kernelwright.tools.problem import Problem, check_form
 from kernelwright.tools.report import Value
 
@@ -62,8 +63,8 @@ def find_problem(name_or_text: str, access: Access) -> Problem:
 
 
 def read_source(text_or_path: str, access: Access) -> str:
-    """Returns a candidate's text: the argument itself, or for local clients the content of the
-    named file. Raises InputError.
+    """Returns a candidate's text: the argument itself, the program in its fenced blocks, or for
+    local clients the content of the named file. Raises InputError.
     """
     from kernelwright.agent.candidates.candidate_files import read_candidate
 
@@ -79,7 +80,8 @@ def read_source(text_or_path: str, access: Access) -> str:
     _need_size(text_or_path, "the candidate")
     if "\0" in text_or_path:
         raise InputError("the candidate is not Python: it holds null bytes")
-    return text_or_path
+    # A coding agent may hand in what it writes into its chat.
+    return (extract_code(text_or_path) if fenced_blocks(text_or_path) else "") or text_or_path
 
 
 def _need_size(text: str, description: str) -> None:

@@ -17,6 +17,7 @@ from kernelwright.agent.mcp_server.answers import ToolAnswer
 from kernelwright.agent.mcp_server.budget import CLIENT
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.tools import PROGRESS, Tools, tool_result
+from kernelwright.agent.runtime.field_errors import describe_field_error
 from kernelwright.agent.runtime.interrupts import STOP_SIGNALS
 from kernelwright.agent.serving.routes.tokens import Tokens
 
@@ -170,11 +171,10 @@ def _refusal(tool: str, error: ToolError) -> str:
 
     if not isinstance(error.__cause__, ValidationError):
         return " ".join(str(error).split())
-    wrong = [
-        f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
-        for detail in error.__cause__.errors()
+    wrong_fields = [
+        describe_field_error(detail, whole="all") for detail in error.__cause__.errors()
     ]
-    return f"{tool} cannot use its arguments: {'; '.join(wrong)}"
+    return f"{tool} cannot use its arguments: {'; '.join(wrong_fields)}"
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from kernelwright.agent.mcp_server.answers import (
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
 from kernelwright.agent.mcp_server.requests import MAX_NAME_CHARACTERS, find_problem
 from kernelwright.errors import InputError
+from kernelwright.tools.options import DEFAULT_SIZES
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError
 
@@ -36,6 +37,8 @@ PROGRESS: ContextVar[Callable[[float, str], Awaitable[None]] | None] = ContextVa
 """Sends the client of the current call the seconds since its start, and the current step of its
 verdict.
 """
+MAX_SIZES = 64
+"""Largest number of further sizes that a client may request."""
 TOOL_ANSWER_SECONDS = 45.0
 """Seconds a tool waits for its verdict before the answer `running`; clients give up after 60
 seconds.
@@ -59,6 +62,16 @@ TargetsArgument = Annotated[
 ]
 SeedArgument = Annotated[
     int | None, Field(ge=0, description="Repeats the verdict that told this seed.")
+]
+SizesArgument = Annotated[
+    int, Field(ge=0, le=MAX_SIZES, description="Sizes to check beside the problem's own.")
+]
+OwnWorkArgument = Annotated[
+    str,
+    Field(
+        max_length=40,
+        description="strict; share:P allows torch the rest of the work; report only tells of it.",
+    ),
 ]
 BaselineArgument = Annotated[
     Literal["eager", "compile"], Field(description="PyTorch eager or torch.compile.")
@@ -209,7 +222,7 @@ class Tools:
 
     async def check(
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None,
-        seed: SeedArgument = None,
+        seed: SeedArgument = None, sizes: SizesArgument = DEFAULT_SIZES, own_work: OwnWorkArgument = "strict",
     ) -> CallToolResult:  # fmt: skip
         """Judge a candidate: compilation, correctness at several sizes and on unusual values, and
         whether its own kernels do the work. Runs on the server's GPU, else under the interpreter.
@@ -222,6 +235,8 @@ class Tools:
                 source=source,
                 targets=tuple(targets or ()),
                 seed=seed,
+                sizes=sizes,
+                own_work=own_work,
             )
         )
 

@@ -291,11 +291,12 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 
 def _unknown(request: str) -> str:
+    name = request.removeprefix("catalogue:")
     if Path(request).is_dir():
         return f"{request} is a folder: name one of its .py files, or take all of them by agent batch {request}"
-    near = ", ".join(nearest_names(request))
+    near = ", ".join(nearest_names(name))
     return (
-        f"no problem {request!r} in the catalogue: near ones are {near} (agent problems lists all)"
+        f"no problem {name!r} in the catalogue: near ones are {near} (agent problems lists all)"
     )
 
 

@@ -21,6 +21,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from kernelwright.agent.rewards.reward_parts import PRESET_WEIGHTS, Weights
+from kernelwright.agent.runtime.field_errors import describe_field_error
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 
@@ -186,9 +187,7 @@ def find_formula(name: str) -> Formula:
     try:
         return Formula.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        # The first error with the name of its field.
-        first = error.errors()[0]
-        location = ".".join(map(str, first["loc"])) or "the file"
+        wrong_field = describe_field_error(error.errors()[0], whole="the file")
         raise InputError(
-            f"{path} is no formula: {location}: {first['msg']} (fields: {', '.join(Formula.model_fields)})"
+            f"{path} is no formula: {wrong_field} (fields: {', '.join(Formula.model_fields)})"
         ) from error

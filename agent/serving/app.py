@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio.to_thread import run_sync
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
+from kernelwright.agent.runtime.field_errors import describe_field_error
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes import (
     administration_routes,
@@ -99,6 +101,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     app.add_exception_handler(RequestRefused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _internal)
     return app
 
@@ -172,8 +175,8 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
             Code.INVALID,
             "the body was not read: send it with the header Content-Type: application/json",
         )
-    field_name = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    return _answer(422, Code.INVALID, f"{field_name}: {first['msg']}"[:1000])
+    message = describe_field_error(first, whole="the body", outer_parts=1)
+    return _answer(422, Code.INVALID, message)
 
 
 def _says_json(request: Request) -> bool:
@@ -192,6 +195,11 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     message = UNREADABLE_MESSAGE if error.status_code == 400 else str(error.detail)
     request.app.state.context.metrics.refused(code.value)
     return _answer(error.status_code, code, message, dict(error.headers or {}))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Ends a request whose client disconnected within its body, without a traceback in the log."""
+    return Response(status_code=400)
 
 
 async def _internal(request: Request, error: Exception) -> JSONResponse:

@@ -22,6 +22,7 @@ from kernelwright.agent.serving.requests import (
     ServiceBusy,
     Verdict,
     VerdictNotInTime,
+    bearer_header,
     pause_seconds,
     read_answer,
     submission_of,
@@ -82,11 +83,9 @@ class JudgeClient:
             raise InputError(f"{url!r} is no address of a judge service: give http://HOST:PORT")
         url, _, url_token = url.partition("#token=")
         self.url, self._patience = url.rstrip("/"), patience
-        token = url_token or token
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._settings: dict[str, Any] = {
             "base_url": self.url,
-            "headers": headers,
+            "headers": bearer_header(url_token or token),
             "timeout": TIMEOUT_SECONDS,
         }
         self._settings["verify"] = url.startswith(

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.agent.runtime.field_errors import describe_field_error
 from kernelwright.agent.serving.wire import (
     Code,
     ErrorBody,
@@ -117,21 +118,39 @@ def submission_of(
         kind = DeviceKind(device) if device is not None else None
         return Submission(
             problem=_reference(problem),
-            candidate=code,
+            candidate=sendable_text(code),
             options=VerdictOptions(**options),
             device=kind,
             group=group,
             **settings,
         ).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        field_name = ".".join(str(part) for part in first["loc"]) or "the submission"
-        raise InputError(f"{field_name}: {first['msg']}") from None
+        raise InputError(
+            describe_field_error(error.errors()[0], whole="the submission")
+        ) from None
+
+
+def sendable_text(code: str) -> str:
+    """Replaces lone surrogates, which a tokenizer can produce and UTF-8 cannot encode."""
+    return code.encode("utf-8", "replace").decode() if isinstance(code, str) else code
+
+
+def bearer_header(token: str | None) -> dict[str, str]:
+    """Returns the Authorization header of a token. Raises InputError for a token with other
+    characters than printable ASCII.
+    """
+    if not token:
+        return {}
+    if not (token.isascii() and token.isprintable()):
+        raise InputError("the token holds characters that no header carries: copy it once more")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _reference(problem: str | Path | Problem) -> ProblemReference:
     if isinstance(problem, Problem):
         return ProblemReference(name=problem.name[-200:], source=problem.source)
+    if not isinstance(problem, str | Path):
+        raise InputError(f"problem {problem!r}: give a name, the path of a file, or a Problem")
     if isinstance(problem, Path) or problem.endswith(".py"):
         from kernelwright.agent.problems.finding import find_by_name
 

@@ -138,8 +138,9 @@ def listen(plan: ServerOptions) -> socket.socket:
         listening.listen(MAX_WAITING_CONNECTIONS)  # who comes before the server has begun waits
     except OSError as error:
         listening.close()
+        wrong_option = "--host" if isinstance(error, socket.gaierror) else "--port"
         raise InputError(
-            f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another --port"
+            f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another {wrong_option}"
         ) from None
     return listening
 

@@ -14,7 +14,7 @@ from kernelwright.agent.serving.record import (
     remembered,
 )
 from kernelwright.agent.serving.tables import SUBMISSION, VERDICT
-from kernelwright.agent.serving.wire import State, WireValue
+from kernelwright.agent.serving.wire import Moment, State, WireValue
 from kernelwright.tools.faults import Fault
 
 MAX_LISTED = 200
@@ -31,9 +31,9 @@ class VerdictQuery(WireValue):
     """Group among those of the submissions."""
     problem: Annotated[str | None, Field(max_length=200)] = None
     fault: Fault | None = None
-    since: float | None = None
+    since: Moment | None = None
     """Submitted at this time or later, in seconds since 1970."""
-    until: float | None = None
+    until: Moment | None = None
     """Submitted before this time, in seconds since 1970."""
     before: Annotated[int | None, Field(ge=0, lt=2**63)] = None
     """Value of `next` from the previous page."""

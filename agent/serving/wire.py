@@ -8,7 +8,7 @@ import unicodedata
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.tools.faults import Fault, Number
@@ -80,14 +80,19 @@ class Code(StrEnum):
 
 
 def _short(text: str) -> str:
+    """Checks length and encoding. Null bytes are the candidate's fault, reported by its verdict."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT:
-        raise ValueError(f"longer than {MAX_TEXT} bytes")
-    return _clean(text)
+        raise ValueError(f"is longer than {MAX_TEXT} bytes")
+    return _utf8(text)
 
 
 def _clean(text: str) -> str:
     if "\0" in text:
         raise ValueError("holds null bytes")
+    return _utf8(text)
+
+
+def _utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -118,7 +123,9 @@ Text = Annotated[str, AfterValidator(_short)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 Count = Annotated[int, Strict()]
 """Integer; neither true nor "3"."""
-Seconds = Annotated[float, Strict()]
+Seconds = Annotated[float, Strict(), AllowInfNan(False)]
+Moment = Annotated[float, AllowInfNan(False)]
+"""Seconds since 1970."""
 Switch = Annotated[bool, Strict()]
 VerdictId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 

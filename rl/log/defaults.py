@@ -14,6 +14,7 @@ from kernelwright.agent.rewards.formula import (
     Formula,
     find_formula,
 )
+from kernelwright.agent.runtime.field_errors import describe_field_error
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
@@ -63,8 +64,8 @@ def parse_filter(filters: Sequence[str]) -> CandidateFilter:
     try:
         return CandidateFilter.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"--filter {first['loc'][0]}: {first['msg']}") from error
+        message = describe_field_error(error.errors()[0], whole="all")
+        raise InputError(f"--filter {message}") from error
 
 
 def _seconds(text: str, value: str) -> float:

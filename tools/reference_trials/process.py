@@ -39,6 +39,8 @@ class ReferenceProcess:
         """Starts the process; `ask` waits until it is ready. Raises InfrastructureError."""
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._is_ready = False
+        self.was_stopped = False
+        """Whether `stop` ended the process."""
         try:
             self._worker = WorkerProcess(MODULE, errors=self._printed, memory=_memory_limit())
         except OSError as error:
@@ -104,6 +106,11 @@ class ReferenceProcess:
             return ""
         line, function = match.groups()
         return place_in_text(problem.source, function, int(line))
+
+    def stop(self) -> None:
+        """Kills the process during a reference; the waiting thread gets WorkerDied."""
+        self.was_stopped = True
+        self._worker.end()
 
     def end(self) -> None:
         """Ends the process and all that it started."""

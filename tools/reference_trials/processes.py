@@ -36,6 +36,8 @@ class ReferenceProcesses:
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MAX_PROCESSES)
         self._idle: list[ReferenceProcess] = []
+        self._at_work: dict[ReferenceProcess, str] = {}
+        """Hash of the problem whose reference each busy process runs."""
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
@@ -53,9 +55,9 @@ class ReferenceProcesses:
         """Returns the result of `entry` (`package.module:function`), called with the problem and the arguments.
 
         Raises ProblemError with the reference's line where it fails, ReferenceStopped where it takes more than
-        `seconds` or ends its process, and InfrastructureError where no process starts.
+        `seconds` or ends its process, and InfrastructureError where no process starts or `stop` ended it.
         """
-        with self._process() as process:
+        with self._process(problem.hash) as process:
             try:
                 answer = process.run(entry, problem, arguments, seconds)
             except WorkerTimedOut:
@@ -63,6 +65,10 @@ class ReferenceProcesses:
                     f"the reference {problem.name} fails{process.place(problem)}: it took more than {seconds:g} s"
                 ) from None
             except WorkerDied as death:
+                if process.was_stopped:
+                    raise InfrastructureError(
+                        f"the reference {problem.name} was stopped: run it again where its result is wanted"
+                    ) from None
                 raise ReferenceStopped(
                     f"the reference {problem.name} fails{process.place(problem)}: {death}"
                 ) from None
@@ -75,20 +81,29 @@ class ReferenceProcesses:
         return answer.result
 
     @contextmanager
-    def _process(self) -> Iterator[ReferenceProcess]:
+    def _process(self, problem_hash: str) -> Iterator[ReferenceProcess]:
         """Gives an idle process, or a new one. It is ended where the block raises: a late answer would be taken for
         that of the next reference.
         """
         with self._places:
             process = self._idle_process() or type(self).new_process()
+            self._at_work[process] = problem_hash
             try:
                 yield process
             except BaseException:
                 process.end()
                 raise
+            finally:
+                del self._at_work[process]
             with self._lock:
                 self._idle.append(process)
                 self._end_idle_later()
+
+    def stop(self, problem_hash: str) -> None:
+        """Ends the processes that run the reference of a problem."""
+        for process, running in list(self._at_work.items()):
+            if running == problem_hash:
+                process.stop()
 
     def _idle_process(self) -> ReferenceProcess | None:
         """Takes an idle process that is still alive; None where there is none."""

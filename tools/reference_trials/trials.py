@@ -99,6 +99,12 @@ class ReferenceTrials:
         """
         return self._processes.run(entry, problem, arguments, self._seconds)
 
+    def stop(self, problem: Problem) -> None:
+        """Ends the running trial of a problem; its waiting callers get InfrastructureError, and no
+        outcome is remembered.
+        """
+        self._processes.stop(problem.hash)
+
     @contextmanager
     def _alone(self, problem: Problem, train_mode: bool) -> Iterator[None]:
         """Nobody else tries the problem meanwhile."""

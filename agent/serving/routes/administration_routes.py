@@ -11,7 +11,7 @@ from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, ContextDependency, errors
 from kernelwright.agent.serving.routes.tokens import Right
 from kernelwright.agent.serving.service_wire import VerdictCount
-from kernelwright.agent.serving.wire import Code, WireValue
+from kernelwright.agent.serving.wire import Code, Moment, WireValue
 
 router = APIRouter(prefix="/v1/verdicts", tags=["administration"])
 
@@ -22,7 +22,7 @@ class VerdictFilter(WireValue):
     client: Annotated[str | None, Query(max_length=64)] = None
     """Client among the submitters."""
     problem: Annotated[str | None, Query(max_length=200)] = None
-    ended_after: float | None = None
+    ended_after: Moment | None = None
     """Seconds since 1970."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -22,6 +24,10 @@ from kernelwright.agent.serving.statistics.trace_export import TraceExport
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
 
+MAX_PARSING_THREADS = 2
+"""Number of threads that parse submissions at once. Each holds the interpreter's lock most of the
+time, which delays every other answer.
+"""
 _BEARER = HTTPBearer(auto_error=False, description="A token of the server's token file.")
 
 
@@ -40,11 +46,21 @@ class Context:
     trace_export: TraceExport | None = None
     changes: Changes = field(default_factory=Changes)
     snapshots: Snapshots = field(default_factory=Snapshots)
+    parsing_threads: CapacityLimiter = field(
+        default_factory=partial(CapacityLimiter, MAX_PARSING_THREADS)
+    )
     started: float = field(default_factory=time.time)
 
     def sees_all(self, client: str) -> bool:
         """Whether a client sees every verdict."""
         return not self.is_private or self.tokens.has(client, Right.ADMIN)
+
+    def check_sees_all(self, client: str) -> None:
+        """Raises RequestRefused on a private server unless the client has `admin`."""
+        if not self.sees_all(client):
+            raise RequestRefused(
+                Code.FORBIDDEN, "this server is private: only a client with `admin` may see this"
+            )
 
     def may_see(self, client: str, verdict_id: str) -> bool:
         """Whether a client may see this verdict."""

@@ -154,9 +154,12 @@ async def health(context: ContextDependency, response: Response) -> Health:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
 async def metrics(client: Client, context: ContextDependency) -> Response:
-    """Returns the metrics of the service, for Prometheus."""
+    """Returns the metrics of the service, for Prometheus; of submissions only those that the
+    client may see.
+    """
+    viewer = None if context.sees_all(client) else client
     return Response(
-        await run_sync(context.metrics.text, context.service),
+        await run_sync(context.metrics.text, context.service, viewer),
         media_type="text/plain; version=0.0.4",
     )
 
@@ -186,6 +189,7 @@ async def trajectories(
     client: Client, context: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> TrajectoryList:
     """Lists trajectories of the server's database (`--db`)."""
+    context.check_sees_all(client)
     return await run_sync(context.trajectories.newest, limit)
 
 
@@ -198,6 +202,7 @@ async def trajectory(
     context: ContextDependency,
 ) -> HTMLResponse:
     """Returns a trajectory as a self-contained HTML page."""
+    context.check_sees_all(client)
     html = await run_sync(context.trajectories.page, trajectory_id)
     return HTMLResponse(html, headers=TRAJECTORY_HEADERS)
 

@@ -30,9 +30,10 @@ from kernelwright.agent.serving.wire import (
 )
 
 router = APIRouter(prefix="/v1", tags=["verdicts"], route_class=StructureBoundRoute)
-SMALL_SUBMISSION_CHARACTERS = 32 * 1024
-"""Size of a submission, in characters, up to which the event loop handles it directly (a
-millisecond); larger submissions go to a thread.
+SMALL_SUBMISSION_CHARACTERS = 8 * 1024
+"""Size of a submission, in characters, up to which the event loop handles it directly: a kernel
+takes a millisecond, a text of short statements only (the largest syntax tree) 60. Larger
+submissions go to a thread.
 """
 STREAM_SECONDS = 5
 """Seconds until a client with too many event streams may ask for another."""
@@ -57,10 +58,16 @@ async def submit(submission: Submission, client: Client, context: ContextDepende
     ):
         status = context.service.submit(client, submission)
     else:
-        status = await run_sync(context.service.submit, client, submission)
+        status = await _submit_in_thread(context, client, submission)
     context.metrics.enqueue.observe(time.perf_counter() - began)
     headers = {"Location": f"/v1/verdicts/{status.verdict_id}"}
     return _json(status, 200 if status.state.ended else 202, headers)
+
+
+async def _submit_in_thread(context: Context, client: str, submission: Submission) -> Status:
+    return await run_sync(
+        context.service.submit, client, submission, limiter=context.parsing_threads
+    )
 
 
 def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -79,7 +86,7 @@ async def submit_batch(
     for submission in batch.submissions:
         try:
             entries.append(
-                BatchEntry(status=await run_sync(context.service.submit, client, submission))
+                BatchEntry(status=await _submit_in_thread(context, client, submission))
             )
         except RequestRefused as refused:
             # The whole server is stopping, which concerns every entry alike.

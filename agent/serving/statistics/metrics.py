@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import CollectorRegistry, Metric
+
     from kernelwright.agent.serving.service import JudgeService
 
 SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -88,8 +92,11 @@ class ServiceMetrics:
         """cancelled, failed or lost."""
         self._unmade.labels(how).inc()
 
-    def text(self, service: JudgeService) -> bytes:
-        """Writes the metrics in Prometheus' text format."""
+    def text(self, service: JudgeService, client: str | None = None) -> bytes:
+        """Writes the metrics in Prometheus' text format.
+
+        client: the only client whose submissions are included; None includes all.
+        """
         from prometheus_client import generate_latest
 
         judges = service.pool.judges()
@@ -106,4 +113,21 @@ class ServiceMetrics:
             self._oldest.labels(device.value).set(max(oldest, default=0.0))
             self._running.labels(device.value).set(under_way)
             self._alive.labels(device.value).set(sum(judge.device is device for judge in alive))
-        return generate_latest(self.registry)
+        return generate_latest(ClientMetrics(self.registry, client) if client else self.registry)
+
+
+class ClientMetrics:
+    """Collector of a registry's metrics without the samples of other clients."""
+
+    def __init__(self, registry: CollectorRegistry, client: str) -> None:
+        self._registry, self._client = registry, client
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields each metric with the samples labelled with this client or with no client."""
+        for metric in self._registry.collect():
+            metric.samples = [
+                sample
+                for sample in metric.samples
+                if sample.labels.get("client", self._client) == self._client
+            ]
+            yield metric

@@ -94,8 +94,16 @@ def test_a_text_over_the_limit_is_the_candidates_fault(judge_url, problem, right
     with JudgeClient(judge_url) as judge:
         score = judge.score(problem, right + "#" * 300_000)
         surrogate = judge.score(problem, right + "# \ud800\n")
+        null = judge.score(problem, right + "\0")
     assert (score.fault, score.mask, score.reward().total) == ("too_large", False, 0.0)
     assert surrogate.correct
+    assert (null.fault, null.mask) == ("syntax", False)
+
+
+@pytest.mark.parametrize(("url", "token"), [("127.0.0.1:8700", None), ("http://judge", "tökén")])
+def test_an_address_or_a_token_that_cannot_be_used_is_told_at_once(url, token):
+    with pytest.raises(JudgeError):
+        JudgeClient(url, token)
 
 
 @pytest.mark.parametrize(

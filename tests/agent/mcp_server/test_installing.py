@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -41,6 +42,18 @@ def test_claude_code_finds_the_server_and_the_skill_beside_what_was_there(tmp_pa
     assert done.skill == tmp_path / ".claude" / "skills" / "kernelwright"
     assert not done.replaced
     assert install(Coding.CLAUDE, tmp_path, user=False).replaced
+
+
+def test_the_servers_options_are_in_the_entry(tmp_path):
+    (tmp_path / "KernelBench").mkdir()
+    words = ["install", "--client", "claude", "--verdicts", "7", "--kernelbench", "KernelBench"]
+    subprocess.run(
+        [sys.executable, "-m", "kernelwright.agent", "mcp", *words],
+        cwd=tmp_path, env=environment(), check=True, capture_output=True,
+    )  # fmt: skip
+    entry = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]["kernelwright"]
+    given = entry["args"][entry["args"].index("mcp") + 1 :]
+    assert given == ["--verdicts", "7", "--kernelbench", str(tmp_path / "KernelBench")]
 
 
 def test_codex_finds_the_server_and_the_skill_and_comments_stay(tmp_path):

@@ -18,7 +18,7 @@ from kernelwright.agent.mcp_server.answers import AnswerState, Question
 from kernelwright.agent.mcp_server.budget import ClientBudgets
 from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
-from kernelwright.agent.mcp_server.requests import Access
+from kernelwright.agent.mcp_server.requests import Access, read_source
 from kernelwright.agent.mcp_server.server import KernelServer
 from kernelwright.errors import InputError
 
@@ -44,8 +44,10 @@ def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:
     ("tool", "arguments", "said"),
     [
         ("no_such_tool", {}, "no_such_tool"),
-        ("check", {"problem": "fused silu"}, "source"),
-        ("check", {"problem": 5, "source": RIGHT}, "problem"),
+        ("check", {"problem": "fused silu"}, "source: is missing"),
+        ("check", {"problem": 5, "source": RIGHT}, "problem: must be a text"),
+        ("check", {"problem": "fused silu", "source": RIGHT, "sizes": 65}, "sizes: must be at most 64"),
+        ("check", {"problem": "fused silu", "source": RIGHT, "own_work": "none"}, "choose strict"),
         ("check", {"problem": "no such problem at all", "source": RIGHT}, "near ones are"),
         ("check", {"problem": "fused silu", "source": "missing.py"}, "there is no file missing.py"),
         ("check", {"problem": "fused silu", "source": "\0\n"}, "null bytes"),
@@ -74,6 +76,12 @@ def test_a_request_that_cannot_be_used_is_an_answer_that_says_what_to_do(
     assert "\n" not in answer["error"]
     assert len(answer["error"]) < 500
     assert answer["budget"]["verdicts"] == 5
+
+
+def test_a_source_in_a_fenced_block_is_the_program_in_it():
+    program = "import triton\n\n\nclass ModelNew:\n    pass\n"
+    for text in (program, f"Here it is:\n```python\n{program}```\nIt adds."):
+        assert read_source(text, Access()) == program
 
 
 def test_what_is_no_file_of_text_is_not_read(tmp_path):

@@ -15,6 +15,8 @@ from kernelwright.agent.mcp_server.history import History
 from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.requests import Access
 from kernelwright.agent.mcp_server.server import KernelServer
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.reference_trials.trials import TRIAL_SECONDS, reference_trials
 
 from .conftest import RIGHT
 
@@ -114,6 +116,46 @@ def test_a_cancelled_verdict_that_hangs_lets_the_next_one_be_made(judging, monke
     assert (ended["state"], "cancelled" in ended["error"]) == ("cancelled", True)
     assert (after["state"], after["failure"]["fault"]) == ("finished", "syntax")
     assert spent == 1, "what was cancelled costs no verdict"
+
+
+LOOPING_REFERENCE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        while True:
+            pass
+
+def get_inputs():
+    return [torch.randn(8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+def test_a_reference_that_loops_ends_with_its_cancelled_verdict_and_is_not_remembered(
+    judging, monkeypatch
+):
+    monkeypatch.setattr(judging_module, "CANCEL_GRACE_SECONDS", 0.5)
+
+    async def cancel(client: Client) -> tuple[dict[str, Any], float]:
+        looping = await ask(
+            client, "submit", question="check", problem=LOOPING_REFERENCE, source=RIGHT
+        )
+        while judging.step(looping["verdict_id"]) != "running the reference":
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)
+        began = time.monotonic()
+        await ask(client, "cancel", verdict_id=looping["verdict_id"])
+        return await end_of(client, looping["verdict_id"]), time.monotonic() - began
+
+    ended, seconds = drive(judging, cancel)
+    assert ended["state"] == "cancelled"
+    assert seconds < TRIAL_SECONDS / 2, "the reference's own limit did not end it"
+    problem = Problem(name="given", source=LOOPING_REFERENCE)
+    assert reference_trials().known_outcome(problem, train_mode=False) is None
 
 
 def test_a_verdict_that_has_ended_stays_as_it_is(judging):

@@ -122,6 +122,18 @@ def test_what_cannot_be_asked_is_an_input_error(client, right_code, asked, says)
         client.score("fused silu", right_code, **asked)
 
 
+@pytest.mark.parametrize("problem", [None, 5, b"fused silu"])
+def test_what_names_no_problem_is_an_input_error(client, right_code, problem):
+    with pytest.raises(InputError, match="give a name"):
+        client.score(problem, right_code)
+
+
+@pytest.mark.parametrize("code", ["x = 1\0\n", "# \ud800\n", ""])
+def test_a_text_that_no_editor_writes_is_the_candidates_fault(client, code):
+    verdict = client.score("fused silu", code)
+    assert (verdict.score.ended_at, verdict.score.mask) == ("source", False)
+
+
 def test_a_reference_that_cannot_be_used_is_a_problem_error(client, right_code):
     source = kernelwright.find_problem("fused silu").source
     broken = Problem(name="broken", source=source.replace("torch.rand", "torch.no_such_function"))
@@ -139,6 +151,8 @@ def test_a_wrong_token_and_an_address_where_nobody_is_fail_at_once(server, right
     assert time.monotonic() - began < 300, "not the ten minutes of its patience"
     with pytest.raises(InputError, match="no address"):
         kernelwright.JudgeClient("judge:8700")
+    with pytest.raises(InputError, match="copy it once more"):
+        kernelwright.JudgeClient(server.url, token="tökén")
 
 
 def test_pauses_follow_the_service_grow_without_it_and_differ():

@@ -1,6 +1,7 @@
 """Connections that misbehave: each has its documented answer, and the server goes on."""
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -131,10 +132,18 @@ def test_a_client_that_closes_its_sending_side_is_answered_all_the_same(connecti
     assert everything(connection).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_a_client_that_goes_away_in_the_middle_of_a_body_harms_nobody(connection):
-    connection.sendall(head(1000).encode() + b"{")
-    connection.shutdown(socket.SHUT_WR)
-    assert everything(connection) in (b"",)
+def test_a_client_that_goes_away_in_the_middle_of_a_body_harms_nobody_and_fills_no_log(
+    connection, caplog
+):
+    server_log = logging.getLogger("uvicorn.error")
+    server_log.addHandler(caplog.handler)
+    try:
+        connection.sendall(head(1000).encode() + b"{")
+        connection.shutdown(socket.SHUT_WR)
+        assert everything(connection) in (b"",)
+    finally:
+        server_log.removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 @pytest.mark.slow

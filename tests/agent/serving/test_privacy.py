@@ -32,6 +32,12 @@ def test_a_private_server_shows_a_client_its_own_verdicts_alone(tmp_path, text_o
         f"{server.url}/v1/rewards", params={"client": "alice"}, headers=headers
     ).json()
     assert others["candidates"] == 0
+    metrics = httpx2.get(f"{server.url}/metrics", headers=headers).text
+    assert "kernelwright_verdicts_total" in metrics
+    assert "alice" not in metrics, "nor how much it submits"
+    assert httpx2.get(f"{server.url}/v1/trajectories", headers=headers).status_code == 403
+    admin_headers = {"Authorization": f"Bearer {ROOT}"}
+    assert "alice" in httpx2.get(f"{server.url}/metrics", headers=admin_headers).text
     assert root.status(mine).state == "finished"
     assert bob.score("fused_silu", text_only("private")).known, (
         "the same content is judged once all the same"

@@ -66,8 +66,12 @@ class JudgeClient:
         address, _, url_token = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).partition(
             "#token="
         )
+        if not address.startswith(("http://", "https://")):
+            raise JudgeError(f"{address!r} is no address of a judge: give http://HOST:PORT")
         self.url = address.rstrip("/")
-        secret = url_token or token or os.environ.get(TOKEN_VARIABLE)
+        secret = url_token or token or os.environ.get(TOKEN_VARIABLE) or ""
+        if not (secret.isascii() and secret.isprintable()):
+            raise JudgeError("the token holds characters that no header carries: copy it once more")
         self._options, self._device, self._patience = dict(options or {}), device, patience
         self._insist, self._timeout = insist, timeout
         self._settings: dict[str, Any] = {
