@@ -295,9 +295,7 @@ def _unknown(request: str) -> str:
     if Path(request).is_dir():
         return f"{request} is a folder: name one of its .py files, or take all of them by agent batch {request}"
     near = ", ".join(nearest_names(name))
-    return (
-        f"no problem {name!r} in the catalogue: near ones are {near} (agent problems lists all)"
-    )
+    return f"no problem {name!r} in the catalogue: near ones are {near} (agent problems lists all)"
 
 
 def _path(path: str | Path | None) -> Path | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 MAX_CHARACTERS = 1000
 """Characters of one message."""
-_OBJECT = "must be an object, {...}"
+_OBJECT = "must be an object, {{...}}"
 _WHOLE_NUMBER = "must be a whole number"
 _NUMBER = "must be a number"
 _MESSAGES = {

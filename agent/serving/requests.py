@@ -125,9 +125,7 @@ def submission_of(
             **settings,
         ).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
-        raise InputError(
-            describe_field_error(error.errors()[0], whole="the submission")
-        ) from None
+        raise InputError(describe_field_error(error.errors()[0], whole="the submission")) from None
 
 
 def sendable_text(code: str) -> str:

@@ -8,7 +8,15 @@ import unicodedata
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    model_validator,
+)
 
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.tools.faults import Fault, Number

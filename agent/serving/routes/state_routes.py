@@ -184,7 +184,7 @@ async def rewards(
     return await context.snapshots.answer(request, asking, compute)
 
 
-@router.get("/v1/trajectories", responses=errors(401, 422))
+@router.get("/v1/trajectories", responses=errors(401, 403, 422))
 async def trajectories(
     client: Client, context: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> TrajectoryList:
@@ -194,7 +194,9 @@ async def trajectories(
 
 
 @router.get(
-    "/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422)
+    "/v1/trajectories/{trajectory_id}",
+    response_class=HTMLResponse,
+    responses=errors(401, 403, 404, 422),
 )
 async def trajectory(
     trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)],

@@ -85,9 +85,7 @@ async def submit_batch(
     entries, waits = [], []
     for submission in batch.submissions:
         try:
-            entries.append(
-                BatchEntry(status=await _submit_in_thread(context, client, submission))
-            )
+            entries.append(BatchEntry(status=await _submit_in_thread(context, client, submission)))
         except RequestRefused as refused:
             # The whole server is stopping, which concerns every entry alike.
             if refused.code is Code.CLOSING:

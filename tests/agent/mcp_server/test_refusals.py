@@ -46,7 +46,11 @@ def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:
         ("no_such_tool", {}, "no_such_tool"),
         ("check", {"problem": "fused silu"}, "source: is missing"),
         ("check", {"problem": 5, "source": RIGHT}, "problem: must be a text"),
-        ("check", {"problem": "fused silu", "source": RIGHT, "sizes": 65}, "sizes: must be at most 64"),
+        (
+            "check",
+            {"problem": "fused silu", "source": RIGHT, "sizes": 65},
+            "sizes: must be at most 64",
+        ),
         ("check", {"problem": "fused silu", "source": RIGHT, "own_work": "none"}, "choose strict"),
         ("check", {"problem": "no such problem at all", "source": RIGHT}, "near ones are"),
         ("check", {"problem": "fused silu", "source": "missing.py"}, "there is no file missing.py"),
