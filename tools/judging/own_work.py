@@ -200,7 +200,7 @@ def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
     more = any(
         first > later for first, later in zip(work(trace.first), work(trace.later), strict=True)
     )
-    return more or (watched is not None and watched.writes_what_is_kept)
+    return more or (watched is not None and watched.writes_lasting_state)
 
 
 def require_no_work_on_weights(trace: Trace, bound: Collection[str]) -> None:

@@ -1,6 +1,12 @@
-"""Memory that a replayed trace allocates: poisoned, and between two margins whose bytes are looked at afterwards.
+"""Allocates the memory of a replayed trace: poisoned, and between two margins whose bytes are
+checked afterwards.
 
-Works alike on a CPU and on a GPU.
+Works for CPUs and GPUs. Example, for a float32 tensor of shape (1000,), all sizes in bytes:
+
+    | 65,536 x 0xA5 | 4,000 x poison | 65,536 x 0xA5 |
+
+A kernel that reads elements it should have written finds poison; a changed 0xA5 was written outside
+of the tensor.
 """
 
 from __future__ import annotations
@@ -14,45 +20,49 @@ MARGIN_BYTES = 1 << 16
 """Bytes on each side of a tensor."""
 SENTINEL_BYTE = 0xA5
 _ALIGNMENT = 512
-"""Bytes, of every address that torch's caching allocator gives on a GPU: a tensor between margins begins at such an
-address too.
-"""
+"""Alignment, in bytes, of addresses from torch's caching allocator on a GPU: a tensor between
+margins keeps this alignment."""
 LARGE_TENSOR_BYTES = 64 << 20
-"""Bytes of a tensor from which on its memory is given back as soon as it is dropped; that of the others is given back
-when the call is over.
-"""
+"""Size, in bytes, from which a tensor's memory is freed as soon as the tensor is dropped. Smaller
+tensors are freed after the call."""
 
 Guarded = tuple[Any, int, "weakref.ref[Any]"]
-"""Memory with its margins, bytes between them, and what is alive for as long as any tensor lies there."""
+"""Memory with its margins, the bytes between them, and a weak reference that lives as long as any
+tensor in the memory."""
 
 
 class Allocations:
-    """What one run of a trace's steps allocates. Every run has its own."""
+    """Allocations of a single run of a trace's steps."""
 
     def __init__(
         self, poison: int | None, margin: int = MARGIN_BYTES, device: str = "cuda:0"
     ) -> None:
-        """poison: the byte that fills memory which the host code asks for and does not fill, or NOISE; None leaves
-        it as it comes. margin: 0 for none (the clock).
+        """Starts without allocations.
+
+        poison: byte, or NOISE, for memory that the host code requests and does not fill; None
+        leaves the memory as allocated. margin: bytes on each side; 0 for none (the clock).
         """
         if margin % _ALIGNMENT:
             raise ValueError(f"the margin has to be a multiple of {_ALIGNMENT} bytes")
-        self._poison, self._margin, self._device = poison, margin, device
+        self._poison = poison
+        self._margin = margin
+        self._device = device
         self.made_on = "meta" if margin else device
-        """Where an operator is to allocate what `fresh` is given: with margins its form is enough."""
+        """Device on which an operator allocates the argument of `fresh`: with margins its form
+        suffices."""
         self._guarded: list[Guarded] = []
         self._large: list[Guarded] = []
         self._changed: list[Any] = []
-        """A boolean on the device for each large tensor that was let go of: whether its margins had changed."""
+        """Booleans on the device: whether the margins of a dropped large tensor had changed."""
         self.ranges: list[tuple[int, int]] = []
-        """Address and bytes of everything that was allocated."""
+        """Address and size of every allocation."""
 
     def fresh(self, meta: Any, fill: float | None) -> Any:
-        """The tensor that takes the place of one which an operator has just allocated: the same shape, strides and
-        dtype, contents `fill` or poison.
+        """Returns the tensor that replaces a newly allocated one: equal shape, strides and dtype,
+        contents `fill` or poison.
 
-        Without margins it is that tensor itself, which the operator has filled already; so it is, on the device, where
-        it holds nothing.
+        Without margins this is the tensor itself, already filled by the operator. Also returns the
+        tensor itself, on the device, if empty.
         """
         import torch
 
@@ -80,23 +90,22 @@ class Allocations:
         return inside
 
     def made_bytes(self) -> int:
-        """Bytes of everything that was allocated."""
+        """Total size of all allocations, in bytes."""
         return sum(used for _, used in self.ranges)
 
     def let_go(self) -> None:
-        """Looks at the margins of large tensors that nobody holds any more, and gives their memory back: host code that
-        drops what it has used needs no more than it holds at a time.
-        """
-        held: list[Guarded] = []
+        """Checks the margins of dropped large tensors and frees their memory, so that the run needs
+        no more than the host code holds."""
+        live: list[Guarded] = []
         for memory, used, holder in self._large:
             if holder() is None:
                 self._changed.append(_changed(memory, self._margin, used))
             else:
-                held.append((memory, used, holder))
-        self._large = held
+                live.append((memory, used, holder))
+        self._large = live
 
     def written_outside(self) -> bool:
-        """Whether a byte next to any tensor was changed. Waits for the device."""
+        """Returns True if a byte next to any tensor was changed. Waits for the device."""
         import torch
 
         looked_at = [
@@ -111,13 +120,14 @@ class Allocations:
 
 
 def extent(tensor: Any) -> int:
-    """Bytes from the first to the last element of a strided tensor with elements."""
+    """Returns the bytes from the first to the last element of a nonempty strided tensor."""
     steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     return (steps + 1) * tensor.element_size()
 
 
 class _Part:
-    """A part of a tensor of bytes on a GPU, as torch.as_tensor takes it. The tensor that is made of it holds it."""
+    """Part of a byte tensor on a GPU for torch.as_tensor. The resulting tensor holds a reference to
+    it."""
 
     def __init__(self, memory: Any, start: int, nbytes: int) -> None:
         self.held = memory
@@ -131,9 +141,11 @@ class _Part:
 
 
 def _apart(memory: Any, start: int, nbytes: int) -> tuple[Any, Any]:
-    """A part of a tensor of bytes as a tensor with a storage of its own, so that `as_strided` with an offset counts
-    from there and ends where it ends; and what it holds for as long as it, or a view of it, is there. Neither holds the
-    other in a circle: memory of gigabytes does not wait for Python to look for such.
+    """Returns a part of a byte tensor as a tensor with its own storage, and an object that lives as
+    long as any view of it.
+
+    `as_strided` with an offset counts from the part's start and cannot pass its end. There is no
+    reference cycle, so that gigabytes do not wait for the garbage collector.
     """
     import torch
 
@@ -154,9 +166,10 @@ def _bytes_of(tensor: Any, used: int) -> Any:
 
 
 def _changed(memory: Any, margin: int, used: int) -> Any:
-    """A boolean on the device: several tensors are looked at with one wait.
+    """Returns a boolean on the device, so that several tensors are checked with a single
+    synchronisation.
 
-    Eight bytes at a time, where they lie on whole words.
+    Compares aligned words of eight bytes.
     """
     import torch
 
@@ -164,7 +177,7 @@ def _changed(memory: Any, margin: int, used: int) -> Any:
     odd = -(margin + used) % 8
     before = (memory[:margin].view(torch.int64) != word).any()
     between = (memory[margin + used : margin + used + odd] != SENTINEL_BYTE).any()
-    rest = memory[margin + used + odd :]
-    whole = rest.numel() // 8 * 8
-    after = (rest[:whole].view(torch.int64) != word).any()
-    return before | between | after | (rest[whole:] != SENTINEL_BYTE).any()
+    trailing = memory[margin + used + odd :]
+    whole = trailing.numel() // 8 * 8
+    after = (trailing[:whole].view(torch.int64) != word).any()
+    return before | between | after | (trailing[whole:] != SENTINEL_BYTE).any()

@@ -1,6 +1,5 @@
-"""What an exception that came while steps ran says of the candidate: the fault, one line, and the place in the
-candidate's own text.
-"""
+"""Converts an exception raised while steps ran to a failure: fault, message, and position in the
+candidate's source."""
 
 from __future__ import annotations
 
@@ -19,24 +18,26 @@ from kernelwright.tools.trace.trace import Function, Launch, Operator, Step
 def failure_of(
     error: BaseException, step: Step | None, functions: Mapping[str, Function], folder: Path
 ) -> Failure:
-    """step: the one that was running. folder: where the kernels were rebuilt, by which their frames are known."""
+    """Returns the failure. step: the step that was running. folder: folder of the rebuilt kernels,
+    to recognise their frames."""
     if isinstance(error, Failed):
         return _with_line_of_step(error.failure, step)
     inner = _innermost(error)
-    where = _in_a_kernel(inner, functions, folder)
+    source_line = _in_a_kernel(inner, functions, folder)
     if isinstance(error, OutOfBounds):
         return _with_line_of_step(
-            Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=where), step
+            Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=source_line), step
         )
-    told = " ".join(line.strip() for line in _message_of(inner).splitlines() if line.strip())
-    message = f"{_step_prefix(step)}{type(inner).__name__}: {told}"
+    text = " ".join(line.strip() for line in _message_of(inner).splitlines() if line.strip())
+    message = f"{_step_prefix(step)}{type(inner).__name__}: {text}"
     return _with_line_of_step(
-        Failure(fault=_fault(inner), message=clean_text(message, 600), where=where), step
+        Failure(fault=_fault(inner), message=clean_text(message, 600), where=source_line), step
     )
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The interpreter wraps what a device function raises, once for each function on the way."""
+    """Returns the original error: the interpreter wraps errors of device functions once per call
+    level."""
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -68,13 +69,14 @@ def _fault(error: BaseException) -> Fault:
 
 
 def _comes_from_the_language(error: BaseException) -> bool:
-    """Whether Triton's language refuses what a kernel says, as its compiler would: a range of 19 elements."""
+    """Returns True if Triton's language rejects the kernel, as its compiler would: a range of 19
+    elements."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "/triton/language/" in Path(frames[-1].filename).as_posix()
 
 
 def _with_line_of_step(failure: Failure, step: Step | None) -> Failure:
-    """Where nothing better is known, the line of the host code that asked for the step."""
+    """Adds the line of the host code that ran the step, unless a position is known."""
     line = getattr(step, "line", 0)
     if failure.where is not None or not 0 < line < 200_000:
         return failure
@@ -84,7 +86,7 @@ def _with_line_of_step(failure: Failure, step: Step | None) -> Failure:
 def _in_a_kernel(
     error: BaseException, functions: Mapping[str, Function], folder: Path
 ) -> SourceLine | None:
-    """The innermost line of a rebuilt kernel that the exception came through."""
+    """Returns the innermost source line in a rebuilt kernel that the exception passed."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.name == FILE and path.parent.parent == folder:

@@ -1,4 +1,4 @@
-"""What one of torch's operators that move values did to them, from its name, arguments and result."""
+"""Classifies the effect of a torch operator that moves values, from its name, arguments and result."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 import torch
 
 
-def _copied(name: str, args: Any, made: Any) -> tuple[Any, Any] | None:
-    """Returns what an operator that copies has copied to and from."""
+def _copied(name: str, args: Any, result: Any) -> tuple[Any, Any] | None:
+    """Returns target and source of a copying operator; None for other operators."""
     if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
         return None
-    target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
+    target, source = (args[0], args[1]) if name == "copy_" else (result, args[0])
     both = isinstance(source, torch.Tensor) and isinstance(target, torch.Tensor)
     return (target, source) if both else None
 
 
 def has_mantissa(dtype: torch.dtype) -> bool:
-    """Whether numbers of a type have a mantissa: whole numbers have none, nor has float8_e8m0fnu (powers of two)."""
+    """Returns False for types without a mantissa: integers, and float8_e8m0fnu (powers of two)."""
     return dtype.is_complex or (dtype.is_floating_point and torch.finfo(dtype).eps < 1)
 
 
-def truncates(name: str, args: Any, made: Any) -> bool:
-    """Whether it turned values into whole numbers, powers of two or truths which hold less of them."""
-    copied = _copied(name, args, made)
+def truncates(name: str, args: Any, result: Any) -> bool:
+    """Returns True for a conversion to integers, powers of two or booleans that lose values of the
+    source."""
+    copied = _copied(name, args, result)
     if copied is None:
         return False
     target, source = copied
@@ -38,16 +39,15 @@ def truncates(name: str, args: Any, made: Any) -> bool:
     )
 
 
-def converts(name: str, args: Any, made: Any) -> bool:
-    """Whether it copied into another type."""
-    copied = _copied(name, args, made)
+def converts(name: str, args: Any, result: Any) -> bool:
+    """Returns True for a copy to another dtype."""
+    copied = _copied(name, args, result)
     return copied is not None and copied[0].dtype != copied[1].dtype
 
 
-def rearranges(name: str, args: Any, made: Any) -> bool:
-    """Whether an operator of those that move made another order, a larger tensor or other values of what it was given:
-    rounded, floating ones of whole ones, or a number in some of the places.
-    """
+def rearranges(name: str, args: Any, result: Any) -> bool:
+    """Returns True for a reordered, enlarged or changed result: rounded, converted from integers to
+    floats, or partly filled."""
     if name in (
         "cat",
         "stack",
@@ -59,7 +59,7 @@ def rearranges(name: str, args: Any, made: Any) -> bool:
         return True
     if name in ("fill_", "zero_"):
         return not _dense(args[0])
-    copied = _copied(name, args, made)
+    copied = _copied(name, args, result)
     if copied is None or copied[0].numel() < 2:
         return False
     target, source = copied
@@ -72,12 +72,12 @@ def rearranges(name: str, args: Any, made: Any) -> bool:
 
 
 def _changes_values(target: Any, source: Any) -> bool:
-    """Whether a copy into another type may do more than hold the same in more room."""
+    """Returns True if a copy to another dtype may do more than widen the values."""
     if target.dtype == source.dtype or not target.is_floating_point():
         return False
     return not source.is_floating_point() or target.element_size() <= source.element_size()
 
 
 def _dense(tensor: Any) -> bool:
-    """Whether it is all of its storage: what is copied into a part moves."""
+    """Returns True if the tensor fills its storage: a copy into a part of a storage moves values."""
     return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())

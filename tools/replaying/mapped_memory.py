@@ -1,6 +1,5 @@
-"""The process's side of shared memory: maps what the judge owns, each allocation once, and lends tensors that end where
-the judge's tensors end.
-"""
+"""Maps the judge's shared memory in the replaying process. Each allocation is mapped once; tensors
+end where the judge's end."""
 
 from __future__ import annotations
 
@@ -16,20 +15,19 @@ from kernelwright.tools.hardware import cuda_driver
 
 
 class Mapped:
-    """Allocations of the judge by the names that it gives them."""
+    """The judge's allocations by name, as mapped in this process."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, mmap.mmap] = {}
         self._devices: dict[str, int] = {}
         self._lent: dict[str, weakref.WeakSet[Any]] = {}
-        """What the tensors that lie in an allocation on a GPU hold."""
+        """Objects held by tensors in each allocation on a GPU."""
         self._leaving: set[str] = set()
-        """Allocations on a GPU that the judge has let go of, and that tensors lie in."""
+        """Allocations on a GPU that the judge has released while tensors still use them."""
 
     def receive(self, names: Sequence[str], descriptors: Sequence[int]) -> None:
-        """Maps new allocations: on a CPU each by its descriptor, which is closed; on a GPU each by its name, which is
-        the handle.
-        """
+        """Maps new allocations: on a CPU by descriptors, which are closed; on a GPU by name, which
+        is the IPC handle."""
         self._leaving.difference_update(names)
         if not descriptors:
             for name in (n for n in names if n not in self._devices):
@@ -42,13 +40,15 @@ class Mapped:
                 os.close(descriptor)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Unmaps allocations, each when no tensor lies in it any more: what a first call kept of its inputs, and what
-        the clock restores from, is read after messages that do not name it.
+        """Unmaps allocations, each once no tensor uses it.
+
+        Inputs kept by a first call, and the clock's saved tensors, are read after later messages
+        that do not name them.
         """
         for name in names:
             self._blocks.pop(name, None)
         self._leaving.update(name for name in names if name in self._devices)
-        for name in [one for one in self._leaving if not self._lent.get(one)]:
+        for name in [leaving for leaving in self._leaving if not self._lent.get(leaving)]:
             self._leaving.discard(name)
             self._lent.pop(name, None)
             cuda_driver.unmap(self._devices.pop(name))
@@ -58,7 +58,7 @@ class Mapped:
         return [name for name in names if name in self._devices or name in self._blocks]
 
     def forget_all(self) -> int:
-        """Unmaps every allocation that no tensor lies in; how many are left."""
+        """Unmaps all unused allocations; returns the number of those still in use."""
         names = [*self._blocks, *self._devices]
         self.forget(names)
         if self._devices:
@@ -67,9 +67,9 @@ class Mapped:
         return len(self._devices)
 
     def tensor(self, spec: dict[str, Any]) -> Any:
-        """The tensor of a spec (tools/references/shared_tensors.py).
+        """Returns the tensor of a spec (tools/references/shared_tensors.py).
 
-        Its storage is its own extent: what lies beside it is out of reach of every operator.
+        Its storage has exactly the spec's extent, so that operators cannot reach memory beside it.
         """
         import torch
 

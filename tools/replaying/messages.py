@@ -1,4 +1,4 @@
-"""What the judge sends to a process that replays traces, and how it reads what comes back: as data."""
+"""Messages between the judge and a replaying process, as data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kernelwright.tools.sandbox import Process, ProcessDied
 from kernelwright.tools.trace.trace import Launch, Trace, Traced, all_steps
 
 NAME_CHARACTERS = 32
-"""Hexadecimal digits of a SHA-256 that name a binary."""
+"""Length of a binary's name, in hexadecimal digits of its SHA-256."""
 
 
 def trace_as_text(traced: Traced, trace: Trace) -> str:
-    """One trace with the kernels that it launches, as text."""
+    """Returns JSON of a trace with the kernels that it launches."""
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}
     part = Traced(
@@ -28,16 +28,16 @@ def trace_as_text(traced: Traced, trace: Trace) -> str:
 
 
 class KernelsOfTrace(NamedTuple):
-    """Compiled kernels as the process is sent them: it cannot read the judge's files."""
+    """Compiled kernels in a message: the process cannot read the judge's files."""
 
     kernels: dict[str, dict[str, Any]]
-    """Kernel's key -> its metadata, and its binaries by their names."""
+    """Kernel key -> metadata, and binaries by name."""
     images: dict[str, str]
-    """Name -> a binary in base64."""
+    """Name -> binary in base64."""
 
 
 def kernels_to_send(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> KernelsOfTrace:
-    """The compiled kernels (tools/compiling/compiler.py) that one trace launches."""
+    """Returns the compiled kernels (tools/compiling/compiler.py) that the trace launches."""
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}
     images: dict[str, str] = {}
@@ -65,18 +65,18 @@ def kernels_to_send(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -
 
 
 def seconds_of(reply: Mapping[str, Any]) -> float:
-    """Returns the seconds that a set-up took, as the process says; 0 where it says nothing of the kind."""
+    """Returns the seconds of a set-up, as reported; 0 for a malformed report."""
     value = reply.get("seconds")
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def failure_of_forgery(message: str) -> Failure:
-    """Returns the failure of a trace that no honest tracer writes."""
+    """Returns the failure for a trace that no honest tracer writes."""
     return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=message)
 
 
 def cap_failure(failure: Failure) -> Failure:
-    """What the process says of the candidate is data: capped text, and no claim to be a mismatch."""
+    """Caps the text of a reported failure: reports are data, and cannot claim a mismatch."""
     return Failure(
         fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where,
         trace=clean_text(failure.trace, 2000)
@@ -84,9 +84,9 @@ def cap_failure(failure: Failure) -> Failure:
 
 
 def failure_of_death(death: ProcessDied, process: Process, doing: str) -> Failure:
-    """Returns the failure of a process that ended. doing: what the judge had asked for."""
-    said = process.output.strip().splitlines()
-    tail = f"; last output: {said[-1][:200]}" if said else ""
+    """Returns the failure for a process that ended. doing: the judge's request in words."""
+    output_lines = process.output.strip().splitlines()
+    tail = f"; last output: {output_lines[-1][:200]}" if output_lines else ""
     return Failure(
         fault=Fault.CRASH, message=f"{death.describe()} while the judge asked to {doing}{tail}"
     )

@@ -1,22 +1,24 @@
-"""Memory that nobody has set, filled with ordinary numbers: what a kernel cannot tell from a real tensor's contents."""
+"""Fills uninitialised memory with ordinary numbers, which a kernel cannot distinguish from a
+tensor's contents."""
 
 from __future__ import annotations
 
 from typing import Any
 
 NOISE = 0x100
-"""Stands for noise where a poison is named by its byte."""
+"""Value that selects noise where a poison is given by its byte."""
 _SEED = 0x5EED
 _ONE = 0x38
-"""1.0 as an eight-bit float (e4m3); other such types and complex numbers hold an ordinary number then, too."""
+"""1.0 as an eight-bit float (e4m3); the byte is an ordinary number in other such types and in
+complex numbers, too."""
 MAX_INTEGER = 3
-"""Integers are drawn from 0 to this, both included."""
+"""Largest random integer; the smallest is 0."""
 
 
 def fill_memory(memory: Any, tensor: Any, poison: int) -> None:
-    """Sets memory that a tensor lies in.
+    """Fills the memory of a tensor.
 
-    memory: its bytes. poison: a byte, or NOISE: normal floats, small whole numbers, booleans at random.
+    memory: its bytes. poison: a byte, or NOISE: normal floats, small integers, random booleans.
     """
     if poison < NOISE:
         memory.fill_(poison)

@@ -1,9 +1,9 @@
-"""Which operators of torch a trace may ask for, and what each of them does to memory.
+"""Allowlist of torch operators in a trace, with each operator's effect on memory.
 
-A trace is data, and an operator's name in it is a request. Executed are operators of the `aten` namespace that take and
-give tensors and plain values, a few of `prims`, and no others: nothing that reads a file, takes a pointer, a storage or
-a function, or trusts sizes that nobody checks. Whether an operator counts as the candidate's own work is decided
-elsewhere (tools/judging); here it only runs.
+A trace is data, and an operator's name in it is a request. Allowed are operators of the `aten`
+namespace on tensors and plain values, and a few of `prims`: nothing that reads a file, takes a
+pointer, a storage or a function, or trusts unchecked sizes. Whether an operator counts as the
+candidate's own work is decided in tools/judging.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kernelwright.tools.report import Failed, Failure, Fault, clean_text
 
 _NAME = re.compile(r"(aten|prims)\.([A-Za-z0-9_]{1,80})\.([A-Za-z0-9_]{1,80})", re.ASCII)
 _FOREIGN_TYPES = re.compile(r"Storage|Stream|Any|Dict|Future|RRef|Enum|__torch__|^t\d?$|\bt\b|tVal")
-"""Types of parameters and results (as torch writes them) that no plain value can stand for."""
+"""Types of parameters and results (in torch's spelling) without a plain value."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -34,7 +34,7 @@ REFUSED = _words("""
     mkldnn_reorder_conv3d_weight mkldnn_rnn_layer sparse_compressed_tensor sparse_bsc_tensor sparse_bsr_tensor
     sparse_csc_tensor sparse_csr_tensor sym_constrain_range sym_constrain_range_for_size
     """)
-"""Names without a leading underscore that are refused."""
+"""Refused names without a leading underscore."""
 
 INTERNAL = _words("""
     _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _cdist_forward _chunk_cat _conj _conj_copy
@@ -50,38 +50,37 @@ INTERNAL = _words("""
     _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     _weight_norm_interface _assert_tensor_metadata
     """)
-"""Names with a leading underscore that are allowed, beside `_foreach_` and Python's own (`__and__`): torch checks less
-in its internal operators.
-"""
+"""Allowed names with a leading underscore, beside `_foreach_` and Python's own (`__and__`): torch
+checks less in its internal operators."""
 
 UNINITIALISED = _words("empty empty_like empty_permuted empty_strided new_empty new_empty_strided")
-"""They leave memory as it is found."""
+"""Operators that leave their memory uninitialised."""
 FILLS: dict[str, float | None] = {
     "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1, "full": None,
     "full_like": None, "new_full": None,
 }  # fmt: skip
-"""They allocate and fill; None: with the argument after the sizes (or the tensor)."""
+"""Operators that allocate and fill. None: with the argument after the sizes (or the tensor)."""
 GROWING = _words("resize_ resize_as_ set_")
-"""They may enlarge a storage, and leave what is new as it is found."""
+"""Operators that may enlarge a storage, and leave the new part uninitialised."""
 
 
 @dataclass(frozen=True)
 class AllowedOperator:
-    """One operator that may be executed."""
+    """An operator that may be executed."""
 
     call: Any
-    """torch's OpOverload, or what stands for it."""
+    """torch's OpOverload, or a stand-in."""
     name: str
-    """Without namespace and overload."""
+    """Name without namespace and overload."""
     mutable: bool
-    """It changes a tensor that it is given."""
+    """Writes to an argument."""
     view: bool
     random: bool
-    """It draws from the default generator."""
+    """Draws from the default generator."""
 
 
 def refused(name: str, reason: str) -> Failed:
-    """Returns the failure of a candidate whose host code asks torch for an operator that is not allowed."""
+    """Returns the failure for host code that calls an operator which is not allowed."""
     return Failed(
         Failure(
             fault=Fault.FALLBACK,
@@ -92,7 +91,8 @@ def refused(name: str, reason: str) -> Failed:
 
 @functools.lru_cache(maxsize=4096)
 def known(name: str) -> AllowedOperator:
-    """The operator of that name, as `aten.view.default`. Raises Failed where there is none that may be executed."""
+    """Returns the operator by name, as `aten.view.default`. Raises Failed if it may not be
+    executed."""
     import torch
 
     match = _NAME.fullmatch(name)
@@ -100,27 +100,28 @@ def known(name: str) -> AllowedOperator:
         raise refused(name, "is no operator of torch that a verdict can replay")
     namespace, operator, overload = match.groups()
     packet = getattr(getattr(torch.ops, namespace), operator, None)
-    found = (
+    overload_of_torch = (
         getattr(packet, overload, None) if isinstance(packet, torch._ops.OpOverloadPacket) else None
     )
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(overload_of_torch, torch._ops.OpOverload):
         raise refused(name, "this version of torch does not have")
-    if not _allowed(namespace, operator) or not _plain(found._schema):
+    if not _allowed(namespace, operator) or not _plain(overload_of_torch._schema):
         raise refused(name, "a verdict does not replay: it reaches for more than its tensors")
     return AllowedOperator(
-        call=_checked_alias if operator == "_reshape_alias" else found,
+        call=_checked_alias if operator == "_reshape_alias" else overload_of_torch,
         name=operator,
-        mutable=bool(found._schema.is_mutable),
-        view=bool(found.is_view),
-        random=torch.Tag.nondeterministic_seeded in found.tags,
+        mutable=bool(overload_of_torch._schema.is_mutable),
+        view=bool(overload_of_torch.is_view),
+        random=torch.Tag.nondeterministic_seeded in overload_of_torch.tags,
     )
 
 
 def drawn_on_the_host(
     operator: AllowedOperator, args: list[Any], kwargs: dict[str, Any], device: str
 ) -> Any:
-    """What an operator that draws from a generator of the CPU gives, on the device: a reference whose generator the
-    device does not take is built on the CPU and moved.
+    """Runs an operator with a CPU generator, and moves the result to the device.
+
+    A reference with a generator that the device does not accept is built on the CPU and moved, too.
     """
     import torch
     from torch.utils._pytree import tree_map
@@ -130,13 +131,13 @@ def drawn_on_the_host(
             return value.cpu()
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
-    made = operator.call(
+    result = operator.call(
         *(tree_map(on_host, a) for a in args),
         **{k: tree_map(on_host, v) for k, v in kwargs.items()},
     )
     if not operator.mutable:
-        return made.to(device)
-    args[0].copy_(made)
+        return result.to(device)
+    args[0].copy_(result)
     return args[0]
 
 
@@ -152,13 +153,13 @@ def _allowed(namespace: str, operator: str) -> bool:
 
 def _plain(schema: Any) -> bool:
     types = [str(a.type) for a in (*schema.arguments, *schema.returns)]
-    return any("Tensor" in one for one in types) and not any(
-        _FOREIGN_TYPES.search(one) for one in types
+    return any("Tensor" in type_name for type_name in types) and not any(
+        _FOREIGN_TYPES.search(type_name) for type_name in types
     )
 
 
 def _checked_alias(tensor: Any, size: Any, stride: Any) -> Any:
-    """`_reshape_alias` believes whatever strides it is given; `as_strided` does not."""
+    """Replaces `_reshape_alias`, which trusts any strides, by `as_strided`, which checks them."""
     import torch
 
     return torch.ops.aten.as_strided.default(tensor, size, stride)

@@ -1,9 +1,14 @@
-"""The set-up of a trace: building the model, as far as its calls need more of it than its weights.
+"""Runs the set-up of a trace: building the model, as far as its calls need more than the weights.
 
-State tensors are the judge's memory, and no step of the set-up writes them: a step that would initialise one is left
-out, or, where it draws random numbers that later steps depend on, done on a scratch tensor of the same form. Every
-other step reads the judge's weights. So tensors that are made from weights, packed or transposed ones, follow when the
-judge loads other weights and prepares again.
+State tensors are the judge's memory, which no set-up step may write. A step that would initialise
+one is skipped or, if it draws random numbers that later steps depend on, run on a scratch tensor of
+equal form. All other steps read the judge's weights, so that tensors made from weights (packed,
+transposed) follow when the judge loads other weights and prepares again.
+
+Example: a model with `self.w = Parameter(torch.randn(8, 8))` and `self.packed =
+self.w.t().contiguous()`, whose forward reads `packed` alone. The set-up's steps are randn -> t0
+(state "w"), t(t0) -> t1, contiguous(t1) -> t2. Calls use t2, so t() and contiguous() are needed and
+run on the judge's w; `randn` only makes state, and is skipped.
 """
 
 from __future__ import annotations
@@ -18,50 +23,55 @@ from kernelwright.tools.trace.shared_memory import SharedMemory, written_by
 from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, all_steps
 
 
-def needed(setup: Sequence[Step], wanted: Iterable[int], state: Collection[int]) -> list[Step]:
-    """The steps that make or change the wanted tensors, the state aside; none where the calls use nothing but state.
+def needed_steps(
+    setup: Sequence[Step], used_by_calls: Iterable[int], state: Collection[int]
+) -> list[Step]:
+    """Returns the steps that make or change the wanted tensors; empty if calls use nothing but
+    state.
 
-    A step that changes memory is kept where it is given anything that is kept. Where one random step is kept, all are:
-    each moves the generator on.
+    A step that writes to memory of a needed tensor is needed. If any random step is needed, all
+    are: each advances the generator.
     """
-    missing = set(wanted) - set(state)
+    missing = set(used_by_calls) - set(state)
     if not missing & {number for step in all_steps(setup) for number in numbers_made(step)}:
         return []
-    kept = _slice(setup, missing, set(state), random=False)
-    if any(_is_random(setup[i]) for i in kept):
-        kept = _slice(setup, missing, set(state), random=True)
-    return [setup[i] for i in sorted(kept)]
+    indices = _slice(setup, missing, set(state), random=False)
+    if any(_is_random(setup[i]) for i in indices):
+        indices = _slice(setup, missing, set(state), random=True)
+    return [setup[i] for i in sorted(indices)]
 
 
 def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random: bool) -> set[int]:
-    """Returns the indices of the needed steps. A step that writes to memory of anything needed, through whichever view,
-    is needed. A weight that is a view of something needed is kept as well: that is to have the weight's values.
+    """Returns indices of the needed steps.
+
+    A step that writes to memory of a needed tensor, through any view, is needed; so is a weight
+    that is a view of a needed tensor, which must get the weight's values.
     """
     memory = SharedMemory(setup, ())
-    needed_numbers, kept = set(missing), set[int]()
+    needed_numbers, indices = set(missing), set[int]()
     needed_storages = {memory.storage(number) for number in missing}
     grown = True
     while grown:  # a step that changes memory may be needed for the sake of a step before it
         grown = False
         for index in range(len(setup) - 1, -1, -1):
-            if index in kept:
+            if index in indices:
                 continue
             step = setup[index]
-            made = {n for inner in all_steps([step]) for n in numbers_made(inner)}
+            outputs = {n for inner in all_steps([step]) for n in numbers_made(inner)}
             used = {n for inner in all_steps([step]) for n in numbers_used(inner)}
             written = {memory.storage(n) for inner in all_steps([step]) for n in written_by(inner)}
             shows_state = (
                 _is_view(step)
-                and made & state
+                and outputs & state
                 and {memory.storage(n) for n in used} & needed_storages
             )
             writes = written & needed_storages
-            if made & needed_numbers or writes or shows_state or (random and _is_random(step)):
-                kept.add(index)
-                needed_numbers |= made | used
-                needed_storages |= {memory.storage(number) for number in (*made, *used)}
+            if outputs & needed_numbers or writes or shows_state or (random and _is_random(step)):
+                indices.add(index)
+                needed_numbers |= outputs | used
+                needed_storages |= {memory.storage(number) for number in (*outputs, *used)}
                 grown = True
-    return kept
+    return indices
 
 
 def _is_view(step: Step) -> bool:
@@ -73,17 +83,22 @@ def _is_random(step: Step) -> bool:
 
 
 class Preparation:
-    """The steps of a set-up that are needed, ready to be run over the judge's weights."""
+    """The needed steps of a set-up, prepared to run over the judge's weights."""
 
     def __init__(
-        self, setup: Sequence[Step], wanted: Iterable[int], bound: Collection[int], device: str
+        self,
+        setup: Sequence[Step],
+        used_by_calls: Iterable[int],
+        bound: Collection[int],
+        device: str,
     ) -> None:
-        """wanted: numbers that the calls use.
+        """Prepares the needed steps. Raises Failed.
 
-        bound: those of state tensors whose memory is the judge's. Raises Failed.
+        wanted: numbers of the tensors that calls use. bound: those of state tensors in the judge's
+        memory.
         """
-        steps = needed(setup, wanted, bound)
-        keep = {*wanted, *bound}
+        steps = needed_steps(setup, used_by_calls, bound)
+        keep = {*used_by_calls, *bound}
         self._bound = frozenset(bound)
         self._parts: list[tuple[Step, Steps]] = [
             (step, Steps([step], _all_numbers(steps) | keep, device)) for step in steps
@@ -93,7 +108,10 @@ class Preparation:
         return bool(self._parts)
 
     def run(self, table: Table, call: Call) -> None:
-        """table: the state tensors; gets what the set-up makes. Raises Failed, and whatever torch raises."""
+        """Runs the steps. Raises Failed, and torch's errors.
+
+        table: the state tensors; receives the tensors made by the set-up.
+        """
         state = {number: table[number] for number in self._bound}
         storages = {t.untyped_storage().data_ptr() for t in state.values() if t.numel()}
         views: list[tuple[Any, Any]] = []
@@ -120,7 +138,7 @@ def _all_numbers(steps: Iterable[Step]) -> set[int]:
 
 
 def _leaves_weights_alone(step: Step, table: Table, storages: set[int]) -> bool:
-    """Whether nothing that the step may write lies in the memory of a state tensor."""
+    """Returns True if the step writes to no memory of a state tensor."""
     return not any(
         _inside(table.get(n), storages) for s in all_steps([step]) for n in written_by(s)
     )
@@ -134,9 +152,8 @@ def _inside(tensor: Any, storages: set[int]) -> bool:
 
 
 def _with_scratch(table: Table, storages: set[int]) -> Table:
-    """The table with copies in place of whatever lies in the memory of a state tensor; what shared memory still
-    does.
-    """
+    """Returns the table with copies of all tensors in state memory; tensors that shared memory
+    still do."""
     import torch
 
     copies: dict[int, Any] = {}
@@ -154,25 +171,24 @@ def _with_scratch(table: Table, storages: set[int]) -> Table:
 
 
 def _bind_results(step: Operator, table: Table) -> None:
-    """An operator that would write a weight is left out: what it gives back is the tensor that it was given."""
+    """Binds the results of a skipped operator that would write a weight: they are its argument."""
     for number in numbers_made(step):
         if number not in table:
-            given = next((table[n] for n in numbers_used(step) if n in table), None)
-            if given is not None:
-                binder({"t": number})(given, table)
+            argument = next((table[n] for n in numbers_used(step) if n in table), None)
+            if argument is not None:
+                binder({"t": number})(argument, table)
 
 
 def _keep_views(
     step: Step, table: Table, state: Table, storages: set[int], views: list[tuple[Any, Any]]
 ) -> None:
-    """A weight that the host code made as a part of a larger tensor: that part gets the judge's values, now and at the
-    end.
-    """
+    """Copies the judge's values into a weight that is part of a larger tensor, now and after the
+    set-up."""
     if not isinstance(step, Operator) or not operators.known(step.op).view:
         return
     for number in set(numbers_made(step)) & state.keys():
-        made: Any = table[number]
+        part: Any = table[number]
         weights = state[number]
-        if made is not weights and not _inside(made, storages) and made.shape == weights.shape:
-            made.copy_(weights)
-            views.append((made, weights))
+        if part is not weights and not _inside(part, storages) and part.shape == weights.shape:
+            part.copy_(weights)
+            views.append((part, weights))

@@ -1,8 +1,8 @@
-"""The judge's handle on a process that replays traces: weights and inputs go in, outputs come back in the judge's own
-memory.
+"""The judge's handle on a replaying process: weights and inputs go in, outputs return in the
+judge's own memory.
 
-Whatever happens over there, a malformed answer, a death, a hang, becomes a Failure, raised as Failed; the process is
-then replaced, and the next `open` works.
+A malformed answer, a death or a hang of the process becomes a Failure, raised as Failed; the
+process is then replaced, and the next `open` works.
 """
 
 from __future__ import annotations
@@ -32,74 +32,76 @@ from kernelwright.tools.trace.trace import Json, Traced
 
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
 MAX_MAPPED_ALLOCATIONS = 64
-"""Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
+"""Maximum number of the judge's allocations mapped in a process; the least recently used are
+unmapped first."""
 LETTING_GO_SECONDS = 5.0
-"""Seconds that the process is given to unmap the judge's memory, before it is ended."""
+"""Time limit, in seconds, for unmapping the judge's memory before the process is killed."""
 MAX_SENT_IMAGES = 256
-"""Binaries that a process keeps; it lets go of all of them before it is sent another."""
+"""Maximum number of binaries cached in a process; all are dropped when another would exceed this.
+"""
 ONE_BY_ONE_SECONDS = 30.0
-"""Seconds for a replay that looks for the step which has ended the GPU's context."""
+"""Time limit, in seconds, of a replay that searches for the step which destroyed the GPU's context.
+"""
 
 
 class Alias(Value):
-    """What an output shares memory with: the position of an argument of forward, or the name of a weight."""
+    """Memory shared by an output: position of an argument of forward, or name of a weight."""
 
     input: int | None = None
     state: str | None = None
 
 
 class Watched(Value):
-    """What a watched call did beside its kernels (tools/replaying/watching.py)."""
+    """Observations of a watched call beside its kernels (tools/replaying/watching.py)."""
 
     operations: int = 0
-    """Floating-point operations of torch's operators."""
+    """Floating-point operations of torch operators."""
     truncations: dict[str, int] = {}
-    """Operators that turned values into whole numbers, powers of two or truths which hold less of them."""
+    """Operators that converted values to integers, powers of two or booleans with a loss."""
     rearranged: dict[str, int] = {}
-    """Operators that laid values out anew."""
+    """Operators that changed the layout of values."""
     converted: dict[str, int] = {}
-    """Operators that gave values another type."""
+    """Operators that changed the dtype of values."""
     changed_inputs: tuple[int, ...] = ()
-    """Positions of arguments that were written to."""
+    """Positions of arguments that were written."""
     changed_state: tuple[str, ...] = ()
-    """Names of the judge's weights and buffers that were written to."""
-    writes_what_is_kept: bool = False
-    """Whether a launch wrote to what later calls go on with."""
+    """Names of the judge's weights and buffers that were written."""
+    writes_lasting_state: bool = False
+    """A launch wrote to a tensor that later calls use."""
     launches: int = 0
     copies: int = 0
-    """Launches that did nothing but copy."""
+    """Launches that only copied."""
     unread: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
-    """Positions of arguments that were not read completely, with ranges of their elements; empty on a GPU, where no
-    load is seen.
-    """
+    """Positions of arguments not read completely, with ranges of unread elements; empty on a GPU,
+    where loads are not observed."""
 
 
 class Reply(Value):
-    """What one call gave back. The outputs themselves lie in the places."""
+    """Answer to a call. The outputs themselves lie in the judge's tensors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outputs: tuple[Described, ...]
-    """Flattened; the first 64 of them."""
+    """The first 64 outputs, flattened."""
     aliases: tuple[Alias | None, ...]
-    """One an output."""
+    """Shared memory of each output."""
     count: int
-    """The number of all outputs."""
+    """Number of all outputs."""
     shared: tuple[int | None, ...] = ()
-    """For each output that is described, the first one before it whose memory it shares."""
+    """For each described output, the first earlier output with the same memory."""
     copied: tuple[bool, ...]
-    """One for each place: whether the output had its shape and dtype and was copied there."""
+    """For each of the judge's tensors: the output had its shape and dtype and was copied."""
     written_outside: str = ""
-    """What was written beside a tensor, where that did not end the call; empty where nothing was."""
+    """Description of writes outside of tensors, if they did not end the call; empty without any."""
     read_outside: str = ""
-    """What was read beside a tensor. It found poison."""
+    """Description of reads outside of tensors, which return poison."""
     undecided: str = ""  # what a GPU may do otherwise, and an interpreter cannot decide
     watched: Watched | None = None
-    """What was seen of a call that was watched."""
+    """Observations of a watched call."""
 
 
 class _ContextDied(Exception):
-    """A kernel has ended the GPU's context, and with it the process."""
+    """Raised if a kernel destroyed the GPU's context, and with it the process."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -107,7 +109,7 @@ class _ContextDied(Exception):
 
 
 class _Exchange(NamedTuple):
-    """A message that may be sent once more."""
+    """A message that may have to be repeated."""
 
     message: dict[str, Any]
     shared: Sequence[SharedTensor]
@@ -115,31 +117,37 @@ class _Exchange(NamedTuple):
 
 
 class Replayer:
-    """One process at a time, taken from a zygote, over any number of candidates. A context manager. For one thread."""
+    """Handle on a process taken from a zygote, replaced after failures; serves any number of
+    candidates.
+
+    A context manager, for use by a single thread.
+    """
 
     def __init__(self, device: str, zygote: Zygote) -> None:
-        """device: cpu or cuda:0, as the zygote's processes see it."""
-        self.device, self._zygote = device, zygote
+        """device: cpu or cuda:0, as seen by the zygote's processes."""
+        self.device = device
+        self._zygote = zygote
         self._process: Process | None = None
         self._mapped: OrderedDict[str, None] = OrderedDict()
         self._pinned: list[str] = []
-        """Allocations of the weights that are bound."""
+        """Allocations of the bound weights."""
         self._sent: set[str] = set()
-        """Names of the binaries that the process keeps."""
+        """Names of binaries cached in the process."""
         self._opening: _Exchange | None = None
         self._calls: list[_Exchange] = []
-        """On a GPU, what the trace that is open was opened with, and its last call; before a later call the first."""
+        """On a GPU: the opening of the current trace and its last call; before a later call also
+        the first."""
         self._on_gpu, self._one_by_one = device != "cpu", False
         self._time: RemainingSeconds | None = None
         self._budget = 0.0
         self.answered = 0
-        """Exchanges that ended with an answer."""
+        """Number of answered exchanges."""
         self.allowance = 0.0
-        """Seconds that all replays of the candidate may take, for the message of a time limit."""
+        """Time limit, in seconds, of all replays of the candidate, for messages."""
         self.spent = 0.0
-        """Seconds that answers have taken since it was made, without those in which no processor was there."""
+        """Seconds spent in answered exchanges, without time in which no processor was available."""
         self.is_open = False
-        """Whether a trace is open: none is after its process was ended for a call that took too long."""
+        """A trace is open; False after the process was killed for a call that took too long."""
         self._prepares = False
         self._seed = 0
 
@@ -148,16 +156,17 @@ class Replayer:
         self, traced: Traced, index: int, state: Mapping[str, SharedTensor], *, seed: int, seconds: float,
         binaries: Mapping[str, Any] | None = None
     ) -> None:  # fmt: skip
-        """Rebuilds or loads the kernels of trace `index`, binds the weights by their names in the trace, and runs the
-        set-up.
+        """Rebuilds or loads the kernels of trace `index`, binds the weights by their names, and
+        runs the set-up.
 
-        seconds: for this and all calls until the next `open`. Raises Failed; NeedsGpu where a kernel cannot be
-        interpreted; InfrastructureError.
+        seconds: time limit for this and all calls until the next `open`. Raises Failed; NeedsGpu
+        for a kernel that cannot be interpreted; InfrastructureError.
         """
         trace = traced.traces[index]
         if trace is None:
             raise ValueError(f"there is no trace {index}")
-        self.is_open, self._seed = False, seed
+        self.is_open = False
+        self._seed = seed
         self._start()
         self._allow(seconds)
         message = {
@@ -167,89 +176,106 @@ class Replayer:
         }
         if binaries is not None:
             message["binaries"], message["images"] = kernels_to_send(traced, trace, binaries)
-        self._pinned, self._calls = [], []
+        self._pinned = []
+        self._calls = []
         exchange = _Exchange({"do": "open", **message}, list(state.values()), "prepare the model")
         self._opening = exchange if self._on_gpu else None
-        reply = self._asked(*exchange)
+        reply = self._exchange(*exchange)
         self._pinned = list({_name(shared): None for shared in state.values()})
         self.is_open = True
         self._prepares = bool(reply.get("prepares"))
 
     def set_up(self) -> float:
-        """Runs the set-up again, after the judge has changed the weights; gives its seconds, 0 where the calls need
-        nothing of it. Raises Failed.
-        """
+        """Runs the set-up again after a change of weights; returns its seconds, 0 if calls do not
+        need it. Raises Failed."""
         self._check_open()
         if not self._prepares:
             return 0.0
-        return seconds_of(self._asked({"do": "prepare"}, (), "prepare the model"))
+        return seconds_of(self._exchange({"do": "prepare"}, (), "prepare the model"))
 
     def call(
-        self, inputs: Json, shared: Sequence[SharedTensor], places: Sequence[SharedTensor], *, call_name: str = "first",
-        poison: int = 0xFF, shuffle: int = 0,
-        choices: int = 0, launches: bool = True, seed: int | None = None, watch: bool = False,
-    ) -> Reply:  # fmt: skip
-        """One call of forward.
+        self,
+        inputs: Json,
+        shared: Sequence[SharedTensor],
+        targets: Sequence[SharedTensor],
+        *,
+        call_name: str = "first",
+        poison: int = 0xFF,
+        shuffle: int = 0,
+        choices: int = 0,
+        launches: bool = True,
+        seed: int | None = None,
+        watch: bool = False,
+    ) -> Reply:
+        """Runs a call of forward.
 
-        inputs: the arguments as tools/wire.py describes them, with the specs of `shared` for tensors. shared: the
-        memory of these tensors. places: memory of the reference's outputs, in order. call_name: first or later; if
-        the trace has no later calls, all are first calls. poison: the byte in memory that nobody has set. shuffle: seed
-        of the order of programs, on a CPU. choices: the alternative of autotuned launches. launches: False leaves all
-        launches out. seed: of what the host code draws by torch; that of `open` where None. Raises Failed, NeedsGpu,
+        inputs: the arguments in the format of tools/wire.py, with the specs of `shared` for
+        tensors. shared: the memory of these tensors. targets: memory of the reference's outputs, in
+        order. call_name: first or later; a trace without later calls has first calls only. poison:
+        byte in uninitialised memory. shuffle: seed of the order of programs, on a CPU. choices:
+        alternative of autotuned launches. launches: False skips all launches. seed: that of the
+        host code's random draws; None: that of `open`. Raises Failed, NeedsGpu,
         InfrastructureError.
         """
         self._check_open()
         message = {
-            "do": "call", "inputs": inputs, "places": [p.spec for p in places], "which": call_name, "poison": poison,
+            "do": "call", "inputs": inputs, "places": [p.spec for p in targets], "which": call_name, "poison": poison,
             "shuffle": shuffle,
             "choices": choices, "launches": launches, "seed": self._seed if seed is None else seed, "watch": watch,
         }  # fmt: skip
-        exchange = _Exchange(message, [*shared, *places], "run forward")
+        exchange = _Exchange(message, [*shared, *targets], "run forward")
         if self._on_gpu:
             self._calls = [*self._calls[:1], exchange] if call_name == "later" else [exchange]
-        reply = self._asked(*exchange)
+        reply = self._exchange(*exchange)
         try:
-            told = Reply.model_validate({k: reply[k] for k in Reply.model_fields if k in reply})
+            answer = Reply.model_validate({k: reply[k] for k in Reply.model_fields if k in reply})
         except (KeyError, ValidationError) as error:
             raise self._over(
                 failure_of_forgery(f"an answer has not the form of one: {type(error).__name__}")
             ) from error
-        if len(told.aliases) != len(told.outputs) or len(told.copied) > len(places):
+        if len(answer.aliases) != len(answer.outputs) or len(answer.copied) > len(targets):
             raise self._over(failure_of_forgery("an answer has not the form of one"))
-        return told
+        return answer
 
     def ask(
         self, message: dict[str, Any], *, seconds: float, shared: Sequence[SharedTensor] = ()
     ) -> dict[str, Any]:
-        """One exchange about the trace that is open. The deadline of `open` does not count. Raises Failed and
-        InfrastructureError.
-        """
+        """Sends a message about the open trace, with a time limit of its own. Raises Failed and
+        InfrastructureError."""
         self._check_open()
         allowed = self._time, self._budget
         self._allow(seconds)
         try:
-            return self._asked(message, shared, str(message["do"]).replace("_", " "))
+            return self._exchange(message, shared, str(message["do"]).replace("_", " "))
         finally:
             self._time, self._budget = allowed
 
     def forget(self) -> None:
-        """Has the process unmap all memory of the judge, which may then be given back to the system. The trace is
-        closed. On a GPU the process goes on: another one would need a context, and load torch's kernels anew.
+        """Unmaps all memory of the judge in the process, so that it can be freed, and closes the
+        trace.
+
+        On a GPU the process is kept: another would have to create a context and load torch's
+        kernels again.
         """
         if self._process is not None and not (self._on_gpu and self._lets_go()):
             self._end()
 
     def _lets_go(self) -> bool:
-        """Whether the process is alive and has nothing of the judge's memory mapped any more."""
+        """Unmaps the judge's memory; returns True if the process is alive and has none of it
+        mapped."""
         self._allow(LETTING_GO_SECONDS)
-        self.is_open, self._opening, self._calls = False, None, []
+        self.is_open = False
+        self._opening = None
+        self._calls = []
         try:
-            left = self._asked({"do": "let_go"}, (), "unmap the judge's memory").get("mapped")
+            still_mapped = self._exchange({"do": "let_go"}, (), "unmap the judge's memory").get(
+                "mapped"
+            )
         except Failed:
             return False
         self._mapped.clear()
         self._pinned = []
-        return left == 0 and self._process is not None
+        return still_mapped == 0 and self._process is not None
 
     def unmap(self, names: Sequence[str]) -> list[str]:
         """Has the process unmap allocations of the judge in which none of its tensors lies, and returns the names of
@@ -271,7 +297,7 @@ class Replayer:
         return [name for name in names if name not in (left if isinstance(left, list) else names)]
 
     def close(self) -> None:
-        """Ends the process. Safe to call twice."""
+        """Ends the process. May be called twice."""
         self._end()
 
     def __enter__(self) -> Replayer:
@@ -282,7 +308,7 @@ class Replayer:
 
     @property
     def process(self) -> Process | None:
-        """The process that is in use, for its isolation and what it printed."""
+        """The current process, for its isolation and output."""
         return self._process
 
     def _check_open(self) -> None:
@@ -296,7 +322,7 @@ class Replayer:
             self._sent.clear()
 
     def _allow(self, seconds: float) -> None:
-        """Sets the time limit for all that is asked from now on."""
+        """Sets the time limit of all following exchanges."""
         assert self._process is not None
         self._time, self._budget = (
             RemainingSeconds(self._process, seconds, waited_before=self._process.waited()),
@@ -309,19 +335,20 @@ class Replayer:
             process.kill()
 
     def _over(self, failure: Failure) -> Failed:
-        """The process is of no more use."""
+        """Ends a process that is no longer usable, and returns the failure to raise."""
         self._end()
         return Failed(failure)
 
-    def _asked(
+    def _exchange(
         self, message: dict[str, Any], shared: Iterable[SharedTensor], doing: str
     ) -> dict[str, Any]:
-        """Sends a message and gives what answers it. Raises Failed and NeedsGpu."""
-        process, allowed = self._process, self._time
+        """Sends a message and returns its answer. Raises Failed and NeedsGpu."""
+        process = self._process
+        allowed = self._time
         assert process is not None
         assert allowed is not None
         nonce = os.urandom(12).hex()
-        blocks, forgotten, descriptors = self._lent(shared)
+        blocks, forgotten, descriptors = self._allocations_for(shared)
         whole = {
             "nonce": nonce,
             "blocks": blocks,
@@ -344,11 +371,11 @@ class Replayer:
                 if self._budget < self.allowance
                 else ""
             )
-            told = (
+            message_text = (
                 f"no answer within {self._budget:.3g} s{budget} while the judge asked to {doing}: an endless loop, or "
                 "far too slow"
             )
-            raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error
+            raise self._over(Failure(fault=Fault.TIMEOUT, message=message_text)) from error
         except (BadMessage, ValueError) as error:
             raise self._over(
                 failure_of_forgery(
@@ -371,7 +398,7 @@ class Replayer:
             raise Failed(self._step_named(death.failure)) from death
 
     def _new_images(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the binaries that a message comes with, those that the process does not have."""
+        """Returns the message's binaries that the process does not have."""
         images = message.get("images", {})
         new = {name: image for name, image in images.items() if name not in self._sent}
         if not new or len(self._sent) + len(new) <= MAX_SENT_IMAGES:
@@ -381,8 +408,10 @@ class Replayer:
         return {"images": images, "forget_images": True}
 
     def _step_named(self, failure: Failure) -> Failure:
-        """The failure of a GPU's context, with the step that did it: a fresh process repeats the last call and waits
-        for the device after every step. As it was where that ends otherwise.
+        """Returns the failure of a GPU's context with the responsible step.
+
+        A new process repeats the last call, and waits for the device after each step. Returns the
+        failure unchanged if the repetition ends differently.
         """
         if self._one_by_one or self._opening is None or failure.fault is Fault.TIMEOUT:
             return failure
@@ -391,9 +420,9 @@ class Replayer:
             self._start()
             self._allow(ONE_BY_ONE_SECONDS)
             for message, shared, doing in (self._opening, *self._calls):
-                self._asked({**message, "one_by_one": True, "watch": False}, shared, doing)
-        except Failed as again:
-            return again.failure if again.failure.fault is failure.fault else failure
+                self._exchange({**message, "one_by_one": True, "watch": False}, shared, doing)
+        except Failed as repeated:
+            return repeated.failure if repeated.failure.fault is failure.fault else failure
         except (NeedsGpu, InfrastructureError):
             return failure
         finally:
@@ -402,7 +431,7 @@ class Replayer:
         return failure.with_(message=f"{failure.message}; not when each step was waited for")
 
     def _read(self, reply: dict[str, Any]) -> dict[str, Any]:
-        """Raises Failed, NeedsGpu and _ContextDied."""
+        """Returns the answer. Raises Failed, NeedsGpu and _ContextDied."""
         if "needs_gpu" in reply:
             raise NeedsGpu(clean_text(reply["needs_gpu"], 200).replace("\n", " "))
         if "failure" not in reply:
@@ -415,13 +444,14 @@ class Replayer:
             ) from error
         raise _ContextDied(failure) if reply.get("dead") else Failed(failure)
 
-    def _lent(self, shared: Iterable[SharedTensor]) -> tuple[list[str], list[str], list[int]]:
-        """Names of allocations that the process has not mapped yet, names that it may unmap, and the descriptors of the
-        former on a CPU.
-        """
+    def _allocations_for(
+        self, shared: Iterable[SharedTensor]
+    ) -> tuple[list[str], list[str], list[int]]:
+        """Returns names of allocations to map, names of those to unmap, and descriptors of the
+        former on a CPU."""
         needed: OrderedDict[str, SharedTensor] = OrderedDict()
-        for one in shared:
-            needed.setdefault(_name(one), one)
+        for tensor in shared:
+            needed.setdefault(_name(tensor), tensor)
         new = [name for name in needed if name not in self._mapped]
         for name in (*self._pinned, *needed):
             self._mapped[name] = None
@@ -434,8 +464,10 @@ class Replayer:
 
 
 def _name(shared: SharedTensor) -> str:
-    """Returns the name of the allocation that a tensor lies in, for both sides: an IPC handle, or the number of a
-    memfd, which no other has while it is mapped anywhere.
+    """Returns the name of a tensor's allocation, for both sides: an IPC handle, or the inode number
+    of a memfd.
+
+    An inode number is unique while the memfd is mapped anywhere.
     """
     if "ipc" in shared.spec:
         return str(shared.spec["ipc"])

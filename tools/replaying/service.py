@@ -1,10 +1,10 @@
-"""The process that replays traces, of one candidate after the other: trusted code that runs hostile kernels, in a
-sandbox.
+"""The process that replays traces, for successive candidates: trusted code that runs hostile
+kernels in a sandbox.
 
-It is sent one message at a time and answers each with the nonce that came with it: `open` (a trace and the judge's
-weights), `locate` (weights by their values), `prepare` (the set-up again), `call` (the inputs, the places of the
-outputs), `clock_...` (tools/replaying/gpu/timing.py), `unmap` (some of the judge's memory), `let_go` (of the trace and
-of all of it), `stop`. Memory is the judge's; the process holds no expected output.
+Receives a message at a time, and answers each with its nonce: `open` (a trace and the judge's
+weights), `locate` (weights by their values), `prepare` (the set-up again), `call` (inputs, and
+tensors for the outputs), `clock_...` (tools/replaying/gpu/timing.py), `unmap` (some of the judge's
+memory), `let_go` (of the trace and of all of that memory), `stop`. Memory is the judge's; the process has no expected output.
 """
 
 from __future__ import annotations
@@ -45,42 +45,44 @@ Message = dict[str, Any]
 
 
 class ReplayDevice(Protocol):
-    """What differs between a replaying process on a CPU and one on a GPU: `OnCpu` and `OnGpu`."""
+    """Device-specific part of a replaying process: `OnCpu` or `OnGpu`."""
 
     def open(self, traced: Traced, binaries: Mapping[str, Any]) -> None:
-        """Makes the kernels of a trace ready to be launched, those of the trace before are unloaded."""
+        """Prepares the kernels of a trace for launches, after unloading those of the previous
+        trace."""
 
     def close(self) -> None:
-        """Unloads the kernels and gives back what is held."""
+        """Unloads the kernels and releases all resources."""
 
     def stopwatch(self, replay: Replay, traced: Traced) -> Any:
-        """What answers the clock's messages about the trace that is open."""
+        """Returns the clock of the open trace."""
 
     def call_of_setup(self) -> Call:
-        """What the preparation is run with."""
+        """Returns the call that runs the preparation."""
 
     def prepared(self) -> None:
-        """Notes that the preparation has run: what it made stays."""
+        """Marks the end of the preparation: its tensors stay."""
 
     def call(self, replay: Replay, call_name: str, *, poison: int, shuffle: int) -> Call:
-        """What a call of forward is run with."""
+        """Returns the call that runs forward."""
 
     def called(self, replay: Replay, call_name: str) -> None:
-        """Notes that a call has run: its memory may go."""
+        """Marks the end of a call: its memory may be freed."""
 
     def finish(self, activity: str = "a kernel") -> None:
-        """Waits for what was begun. Raises where a kernel has failed, and names the activity."""
+        """Waits for the device. Raises a kernel's error, with the activity as its cause."""
 
     def noted(self) -> dict[str, Any]:
-        """What was written and read outside of tensors."""
+        """Returns reads and writes outside of tensors."""
 
     def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
-        """The failure as this machine knows it, and whether the process is of no more use."""
+        """Returns the failure as known on this device, and whether the process is no longer usable."""
 
 
 def serve(channel: Channel, payload: Message) -> None:
-    """payload: {"device": "cpu" or "cuda:0"}. Returns when the judge says stop, or when a kernel has ended the GPU's
-    context.
+    """Serves the judge until "stop", or until a kernel has destroyed the GPU's context.
+
+    payload: {"device": "cpu" or "cuda:0"}.
     """
     device = str(payload["device"])
     machine: ReplayDevice
@@ -96,26 +98,26 @@ def serve(channel: Channel, payload: Message) -> None:
 
 
 class Service:
-    """One process's life."""
+    """State of a replaying process, and its answers."""
 
     def __init__(self, channel: Channel, device: str, machine: ReplayDevice) -> None:
-        self._channel, self._device, self._machine = channel, device, machine
+        self._channel = channel
+        self._device = device
+        self._machine = machine
         self._mapped = Mapped()
         self._traced = Traced()
         self._replay: Replay | None = None
         self._call: Call | None = None
         self._stopwatch: Any = None
         self._images: dict[str, bytes] = {}
-        """Binaries by their names."""
+        """Binaries by name."""
         self._noted: list[list[Any]] = []
-        """What the candidate's own memory held, the last two times that it was noted."""
+        """Contents of the candidate's own memory at the last two notes."""
         self._left_by_launches: set[int] = set()
-        """Addresses of the storages that outlive a call and that launches wrote to in the watched calls so far."""
+        """Addresses of persistent storages that launches have written in watched calls."""
 
     def answer(self) -> None:
-        """Answers messages, each with the nonce that it came with, until "stop" or an answer that says the process is
-        dead.
-        """
+        """Answers messages until "stop", or until an answer reports that the process is dead."""
         while True:
             message = self._channel.receive()
             if message["do"] == "stop":
@@ -151,7 +153,8 @@ class Service:
 
     # ------------------------------------------------------------------ a trace
     def do_open(self, message: Message) -> Message:
-        """Opens a trace with its weights and runs its preparation, whose time is told in seconds."""
+        """Opens a trace with its weights, and runs its preparation. Returns the preparation's
+        seconds."""
         self._replay = self._stopwatch = None
         self._noted = []
         self._traced = Traced.model_validate_json(message["traced"])
@@ -168,24 +171,29 @@ class Service:
         return {"seconds": self._prepared(around), "prepares": bool(self._replay.preparation)}
 
     def _with_images(self, message: Message) -> dict[str, Any]:
-        """The kernels of a message with their binaries, of which some came with earlier messages."""
+        """Returns the message's kernels with their binaries, some of which came with earlier
+        messages."""
         if message.get("forget_images"):
             self._images.clear()
         self._images |= {
             name: base64.b64decode(image) for name, image in message.get("images", {}).items()
         }
-        held = {"": b"", **self._images}
+        images = {"": b"", **self._images}
         return {
-            key: {**one, "binary": held[one["binary"]], "reversed": held[one["reversed"]]}
-            for key, one in message.get("binaries", {}).items()
+            key: {
+                **kernel,
+                "binary": images[kernel["binary"]],
+                "reversed": images[kernel["reversed"]],
+            }
+            for key, kernel in message.get("binaries", {}).items()
         }
 
     def do_prepare(self, message: Message) -> Message:
-        """Runs the preparation of the opened trace once more; its time in seconds."""
+        """Runs the preparation of the open trace again. Returns its seconds."""
         return {"seconds": self._prepared()}
 
     def do_locate(self, message: Message) -> Message:
-        """Where the values of weights lie in the tensors that the set-up makes. The trace is closed afterwards."""
+        """Returns the positions of weights' values in the tensors of the set-up. Closes the trace."""
         replay = self._opened()
         weights = {name: self._mapped.tensor(spec) for name, spec in message["weights"].items()}
         call = self._call = self._machine.call_of_setup()
@@ -211,22 +219,22 @@ class Service:
         return self._replay
 
     def do_let_go(self, message: Message) -> Message:
-        """Closes the trace and unmaps all memory of the judge; tells how many allocations are still mapped, because
-        something lies in them.
-        """
+        """Closes the trace and unmaps the judge's memory. Returns the number of allocations still
+        in use."""
         self._replay = self._stopwatch = None
-        self._noted, self._left_by_launches = [], set()
+        self._noted = []
+        self._left_by_launches = set()
         self._machine.close()
         return {"mapped": self._mapped.forget_all()}
 
     def do_unmap(self, message: Message) -> Message:
-        """Unmaps allocations of the judge in which no tensor lies; names those that are still mapped."""
+        """Unmaps unused allocations of the judge; returns the names of those still mapped."""
         names = [str(name) for name in message["names"]]
         self._mapped.forget(names)
         return {"mapped": self._mapped.held(names)}
 
     def _clock(self) -> Any:
-        """What times the trace that is open (tools/replaying/gpu/timing.py)."""
+        """Returns the clock of the open trace (tools/replaying/gpu/timing.py)."""
         if self._stopwatch is None:
             self._stopwatch = self._machine.stopwatch(self._opened(), self._traced)
         return self._stopwatch
@@ -236,7 +244,8 @@ class Service:
 
     # ------------------------------------------------------------------ what is kept between calls
     def do_note_kept(self, message: Message) -> Message:
-        """Notes what the candidate's own memory holds; tells whether there is any, and whether it has changed since."""
+        """Notes the contents of the candidate's own memory. Returns whether there is any, and
+        whether it changed since the last note."""
         self._noted = [*self._noted[-1:], [t.clone() for t in self._opened().kept_tensors()]]
         moved = len(self._noted) == 2 and bool(
             as_if_called_again(self._noted[0], self._noted[1], 1)
@@ -244,35 +253,40 @@ class Service:
         return {"kept": bool(self._noted[-1]), "moved": moved}
 
     def do_advance_kept(self, message: Message) -> Message:
-        """Moves it on by as many steps as `times` says, each as the last one was: as if there had been more calls."""
+        """Advances the candidate's own memory as if `times` more calls had changed it like the
+        last."""
         if len(self._noted) == 2:
             before, now = self._noted
-            for place, value in as_if_called_again(before, now, int(message["times"])).items():
-                self._opened().kept_tensors()[place].copy_(value)
+            for position, value in as_if_called_again(before, now, int(message["times"])).items():
+                self._opened().kept_tensors()[position].copy_(value)
         return {}
 
     # ------------------------------------------------------------------ comparisons
     def do_comparisons(self, message: Message) -> Message:
-        """Tells the comparisons of the kernels on loaded data and their outcomes so far. forget: "outcomes" begins anew
-        afterwards; "misses" keeps outcomes, and tells how near operands come in later calls alone.
+        """Returns the comparisons of loaded data in the kernels, and their outcomes.
+
+        forget: "outcomes" resets all outcomes afterwards; "misses" keeps outcomes, and resets only
+        the smallest distances between operands.
         """
-        told = told_comparisons(self._traced.functions)
+        comparisons = told_comparisons(self._traced.functions)
         results = told_results(self._traced.functions)
         if message.get("forget") == "outcomes":
             outcomes.forget_outcomes()
             observation.forget_values()
         elif message.get("forget") == "misses":
             outcomes.begin_draw()
-        return {"comparisons": told, "results": results}
+        return {"comparisons": comparisons, "results": results}
 
     # ------------------------------------------------------------------ a call
     def do_call(self, message: Message) -> Message:
-        """Runs forward once and copies its outputs to the judge's places; tells their form, what they share memory
-        with, which were copied, and what was written or read outside of tensors.
+        """Runs forward and copies its outputs to the judge's tensors.
+
+        Returns the outputs' forms, shared memory, which were copied, and reads and writes outside
+        of tensors.
         """
         replay = self._opened()
         inputs = wire.restore(message["inputs"], self._mapped.tensor)
-        places = [self._mapped.tensor(spec) for spec in message["places"]]
+        targets = [self._mapped.tensor(spec) for spec in message["places"]]
         call = self._call = self._machine.call(
             replay, message["which"], poison=message["poison"], shuffle=message["shuffle"]
         )
@@ -280,12 +294,12 @@ class Service:
         if message.get("one_by_one"):
             of = count_launches(replay.steps(message["which"]), call.chosen)
             call.around = OneByOne(self._traced, str(of), self._machine.finish)
-        kept = replay.left_by_first if message["which"] == "first" else ()
+        left_by_first = replay.left_by_first if message["which"] == "first" else ()
         leaves, _ = take_apart(inputs)
         observation.active = all(map(is_finite, leaves))
         reads = ReadElements(leaves) if message.get("watch") and self._device == "cpu" else None
         watch = (
-            Watch(leaves, replay.state, kept, self._left_by_launches, reads)
+            Watch(leaves, replay.state, left_by_first, self._left_by_launches, reads)
             if message.get("watch")
             else None
         )
@@ -297,7 +311,7 @@ class Service:
         replay.give_weights()
         self._machine.finish()
         reply = self._described(outputs, leaves, replay.state)
-        reply |= {"copied": copied(outputs, places), **self._machine.noted()}
+        reply |= {"copied": copied(outputs, targets), **self._machine.noted()}
         if watch is not None:
             watch.ends_with(outputs)
             reply["watched"] = watch.as_message()
@@ -313,15 +327,16 @@ class Service:
     ) -> Message:
         shown = outputs[:MAX_OUTPUTS]
         return {
-            "outputs": [_described(one) for one in shown],
-            "aliases": [alias(one, inputs, state) for one in shown],
+            "outputs": [_described(output) for output in shown],
+            "aliases": [alias(output, inputs, state) for output in shown],
             "count": len(outputs),
             "shared": shared_memory(shown),
         }
 
 
 def _described(output: Any) -> Message:
-    """A tensor's form, or the type of what is none: a trace writes what it cannot hold as {"other": type}."""
+    """Returns a tensor's form, or the type of any other output: a trace holds such a value as
+    {"other": type}."""
     if isinstance(output, dict) and len(output) == 1:
         [(tag, body)] = output.items()
         return {
@@ -331,7 +346,7 @@ def _described(output: Any) -> Message:
 
 
 def is_finite(value: Any) -> bool:
-    """Returns whether an input holds neither infinities nor NaN."""
+    """Returns True if an input has neither infinities nor NaN."""
     import torch
 
     is_float = isinstance(value, torch.Tensor) and value.dtype.to_real().is_floating_point
@@ -340,24 +355,24 @@ def is_finite(value: Any) -> bool:
     return bool((value.float() if value.itemsize == 1 else value).isfinite().all())
 
 
-def copied(outputs: Sequence[Any], places: Sequence[Any]) -> list[bool]:
-    """Copies each tensor among the outputs to its place where shape and dtype are the place's; says which were."""
+def copied(outputs: Sequence[Any], targets: Sequence[Any]) -> list[bool]:
+    """Copies each output tensor to its target if shape and dtype agree; returns which were copied."""
     import torch
 
     done = []
     tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
-    for output, place in zip(tensors, places, strict=False):
-        fits = output.shape == place.shape and output.dtype == place.dtype
+    for output, target in zip(tensors, targets, strict=False):
+        fits = output.shape == target.shape and output.dtype == target.dtype
         if fits and output.layout is torch.strided:
-            place.copy_(output.detach())
+            target.copy_(output.detach())
         done.append(fits and output.layout is torch.strided)
-    if any(place.is_cuda for place in places):
+    if any(target.is_cuda for target in targets):
         torch.cuda.synchronize()  # the judge, another process, reads them next
     return done
 
 
 def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Message | None:
-    """The input (its position) or weight (its name) whose memory an output shares."""
+    """Returns the input (position) or weight (name) with which an output shares memory."""
     import torch
 
     if (
@@ -367,8 +382,10 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
     ):
         return None
     storage = output.untyped_storage().data_ptr()
-    for index, given in enumerate(inputs):
-        if any(t.numel() and t.untyped_storage().data_ptr() == storage for t in tensors_of(given)):
+    for index, argument in enumerate(inputs):
+        if any(
+            t.numel() and t.untyped_storage().data_ptr() == storage for t in tensors_of(argument)
+        ):
             return {"input": index}
     for name, tensor in state.items():
         if tensor.numel() and tensor.untyped_storage().data_ptr() == storage:
@@ -377,15 +394,19 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
 
 
 def as_if_called_again(before: Sequence[Any], now: Sequence[Any], times: int) -> dict[int, Any]:
-    """Returns, by their places, the tensors that changed, moved on by so many times the same change."""
+    """Returns, by position, the changed tensors, each advanced by `times` repetitions of the last
+    change.
+
+    Example: before [3], now [5], times 10 gives {0: [25]}.
+    """
     import torch
 
-    found: dict[int, Any] = {}
-    for place, (old, new) in enumerate(zip(before, now, strict=False)):
+    advanced: dict[int, Any] = {}
+    for position, (old, new) in enumerate(zip(before, now, strict=False)):
         if old.shape != new.shape or new.dtype == torch.bool or new.is_complex():
             continue
         wide = torch.float64 if new.is_floating_point() else torch.int64
         step = new.to(wide) - old.to(wide)
         if bool(torch.isfinite(step).all()) and bool((step != 0).any()):
-            found[place] = (new.to(wide) + times * step).to(new.dtype)
-    return found
+            advanced[position] = (new.to(wide) + times * step).to(new.dtype)
+    return advanced

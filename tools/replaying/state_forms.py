@@ -1,7 +1,9 @@
-"""How a weight lies in memory in the candidate's own model: the host code that made it is followed without values.
+"""Finds the strides of weights in the candidate's model, by running its set-up on tensors without
+data.
 
-The judge's weights lie as the reference's do. A candidate may keep one transposed (`Parameter(w.t())`), and hands its
-strides to kernels as numbers.
+The judge's weights have the reference's strides. A candidate may store a weight transposed
+(`Parameter(w.t())`), and pass its strides to kernels as numbers. Example: the steps empty([4, 8])
+-> t0, t(t0) -> t1 with t1 a weight give {1: (1, 8)}.
 """
 
 from __future__ import annotations
@@ -18,15 +20,14 @@ from kernelwright.tools.trace.trace import Data, Operator, Step
 CONTIGUOUS = frozenset(
     ["empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange", "linspace", "eye"]
 )
-"""Operators whose result is contiguous where no memory format is asked for."""
+"""Operators with a contiguous result unless a memory format is requested."""
 
 
 def strides_of(setup: Sequence[Step], numbers: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Strides of the tensors of these numbers, as far as the set-up tells; a tensor that it does not make is left
-    out.
-    """
-    wanted = {n for n in numbers if not _plainly_contiguous(setup, n)}
-    if not wanted.intersection(
+    """Returns strides of these tensors, as far as known; tensors not made by the set-up are
+    missing."""
+    numbers_to_follow = {n for n in numbers if not _plainly_contiguous(setup, n)}
+    if not numbers_to_follow.intersection(
         n for step in setup if isinstance(step, Operator) for n in numbers_made(step)
     ):
         return {}
@@ -34,7 +35,7 @@ def strides_of(setup: Sequence[Step], numbers: Iterable[int]) -> dict[int, tuple
     for step in setup:
         if isinstance(step, Operator | Data):
             _follow(step, table)
-    return {n: tuple(table[n].stride()) for n in wanted if n in table}
+    return {n: tuple(table[n].stride()) for n in numbers_to_follow if n in table}
 
 
 def _plainly_contiguous(setup: Sequence[Step], number: int) -> bool:
@@ -47,7 +48,7 @@ def _plainly_contiguous(setup: Sequence[Step], number: int) -> bool:
 
 
 def _follow(step: Operator | Data, table: Table) -> None:
-    """The step on tensors without memory. What cannot be followed makes nothing."""
+    """Runs the step on the meta device. A step that cannot be run yields no tensors."""
     import torch
 
     if isinstance(step, Data):
@@ -55,8 +56,8 @@ def _follow(step: Operator | Data, table: Table) -> None:
         if isinstance(dtype, torch.dtype):
             table[step.t] = torch.empty(step.shape, dtype=dtype, device="meta")
         return
-    made = set(numbers_made(step))
-    if operators.known(step.op).mutable or made <= table.keys():
+    results = set(numbers_made(step))
+    if operators.known(step.op).mutable or results <= table.keys():
         return
     try:
         args, kwargs = OperatorArguments(step, "meta").read(table)

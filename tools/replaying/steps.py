@@ -1,8 +1,13 @@
-"""Executes the steps of a trace: operators of torch by name, launches by what `launch` does with them, choices, tensors
-of the host's own.
+"""Executes the steps of a trace: torch operators by name, launches through `launch`, choices, and
+tensors of the host code.
 
-Every step is prepared once and run many times. Memory that an operator leaves unset is poisoned, so that no step finds
-what an earlier call left there. A tensor is dropped after its last use, as the host code itself would have dropped it.
+A step is prepared once and run many times. Memory that an operator leaves uninitialised is
+poisoned, so that no step finds results of an earlier call. A tensor is dropped after its last use,
+as by the host code itself.
+
+Example: the step {"op": "aten.add.Tensor", "args": [{"t": 0}, 1.5], "out": {"t": 2}} becomes a
+function of the table; run on {0: a}, it adds the entry 2: a + 1.5. If no later step uses tensor 0,
+it then removes entry 0.
 """
 
 from __future__ import annotations
@@ -32,19 +37,23 @@ from kernelwright.tools.trace.trace import (
 )
 
 MAX_ALLOCATED_BYTES = 1 << 30
-"""Bytes that one call may allocate on a CPU, those of tensors that it has dropped again included."""
+"""Maximum number of bytes allocated by a call on a CPU, including those of dropped tensors."""
 
 
 MAX_VIEW_ELEMENTS = 1 << 36
-"""Elements of one view, at most."""
+"""Maximum number of elements of a view."""
 
 
 class Memory(Protocol):
-    """Where fresh tensors lie (tools/replaying/allocations.py, tools/replaying/interpreter/arena.py)."""
+    """Allocator of new tensors (tools/replaying/allocations.py,
+    tools/replaying/interpreter/arena.py)."""
 
     def fresh(self, meta: Any, fill: float | None) -> Any:
-        """The tensor that stands for `meta`, which an allocating operator gave: filled with `fill`, or poisoned. `meta`
-        is on the device, or, where the memory has an attribute `made_on` that says "meta", it is a form alone.
+        """Returns the tensor that replaces `meta`, the result of an allocating operator: filled
+        with `fill`, or poisoned.
+
+        `meta` is on the device; if the allocator has an attribute `made_on` equal to "meta", it is
+        a form without data.
         """
 
 
@@ -53,34 +62,36 @@ LaunchCall = Callable[[str, tuple[int, int, int], dict[str, Any], Table], None]
 
 @dataclass
 class Call:
-    """What one run of the steps is done with."""
+    """Parameters of a run of the steps."""
 
     launch: LaunchCall
-    """Kernel's key, grid, arguments by parameter, and the tensors that exist."""
+    """Launches a kernel: its key, grid, arguments by parameter, and the table of tensors."""
     memory: Memory
     poison: int | None = None
-    """The byte in memory that nobody has set, or NOISE; None leaves it as it comes."""
+    """Byte for uninitialised memory, or NOISE; None leaves memory as allocated."""
     choices: Mapping[int, int] | int = 0
-    """Number of the choice -> alternative; a whole number chooses the same (modulo their count) everywhere."""
+    """Number of the choice -> alternative; an int selects the same alternative everywhere (modulo
+    the count)."""
     launches: bool = True
     around: Callable[[Step], contextlib.AbstractContextManager[Any]] | None = None
-    """Entered round every operator and launch."""
-    made: int = 0
+    """Context manager entered around every operator and launch."""
+    allocated_bytes: int = 0
     """Bytes allocated so far."""
     step: Step | None = None
-    """The one that is running, for whoever explains an exception."""
+    """The running step, to explain exceptions."""
     table: Callable[[Mapping[int, Any]], Table] = dict
-    """Makes the table of a call from the tensors that are there before it."""
+    """Creates the table of a call from the tensors present before it."""
 
     def chosen(self, index: int, count: int) -> int:
-        """The alternative of choice number `index`, of which there are `count`."""
-        wanted = self.choices if isinstance(self.choices, int) else self.choices.get(index, 0)
-        return wanted % count
+        """Returns the alternative of choice number `index`, which has `count` of them."""
+        selected = self.choices if isinstance(self.choices, int) else self.choices.get(index, 0)
+        return selected % count
 
-    def count(self, made: int, device: str) -> None:
-        """Raises Failed with MEMORY over MAX_ALLOCATED_BYTES on a CPU; a GPU says itself when it is full."""
-        self.made += made
-        if device == "cpu" and self.made > MAX_ALLOCATED_BYTES:
+    def count(self, nbytes: int, device: str) -> None:
+        """Adds allocated bytes. Raises Failed with MEMORY above MAX_ALLOCATED_BYTES on a CPU; a GPU
+        reports its own limit."""
+        self.allocated_bytes += nbytes
+        if device == "cpu" and self.allocated_bytes > MAX_ALLOCATED_BYTES:
             raise Failed(
                 Failure(
                     fault=Fault.MEMORY,
@@ -93,17 +104,18 @@ Prepared = Callable[[Table, Call], None]
 
 
 class Arguments(dict[str, Any]):
-    """The arguments of a launch by parameter."""
+    """Arguments of a launch by parameter."""
 
     reached: Sequence[Any] = ()
-    """Tensors whose addresses lie in tensors among the arguments."""
+    """Tensors whose addresses are stored in tensors among the arguments."""
 
 
 class Steps:
-    """A sequence of steps, ready to be run."""
+    """A sequence of steps, prepared to be run."""
 
     def __init__(self, steps: Sequence[Step], keep: Iterable[int], device: str) -> None:
-        """keep: numbers of the tensors that outlive the run. Raises Failed for a step that may not be executed."""
+        """keep: numbers of tensors that outlive the run. Raises Failed for a step that may not be
+        executed."""
         last = _last_uses(steps, set(keep))
         self._steps: list[tuple[Step, Prepared, tuple[int, ...]]] = []
         choices = 0
@@ -112,9 +124,8 @@ class Steps:
             choices += isinstance(step, Choice)
 
     def run(self, table: Table, call: Call) -> None:
-        """Every step in order; the table holds the tensors that are there, and gets those that are made. Raises Failed,
-        and whatever torch raises.
-        """
+        """Runs every step in order; the table receives new tensors. Raises Failed, and torch's
+        errors."""
         let_go: Callable[[], None] | None = getattr(call.memory, "let_go", None)
         for step, prepared, dropped in self._steps:
             call.step = step
@@ -126,18 +137,18 @@ class Steps:
 
 
 def _last_uses(steps: Sequence[Step], keep: set[int]) -> dict[int, tuple[int, ...]]:
-    """Index of a step -> the tensors made in these steps that none after it uses."""
+    """Maps the index of a step to tensors made in these steps and unused after it."""
     last: dict[int, int] = {}
-    made: set[int] = set()
+    results: set[int] = set()
     for index, step in enumerate(steps):
         for inner in all_steps([step]):
             written = numbers_made(inner)
-            made.update(written)
+            results.update(written)
             for number in (*numbers_used(inner), *written):
                 last[number] = index
     ending: dict[int, list[int]] = {}
     for number, index in last.items():
-        if number in made and number not in keep:
+        if number in results and number not in keep:
             ending.setdefault(index, []).append(number)
     return {index: tuple(numbers) for index, numbers in ending.items()}
 
@@ -153,7 +164,7 @@ def numbers_made(step: Operator | Launch | Data) -> list[int]:
 
 
 def prepare(step: Step, device: str, index: int = 0) -> Prepared:
-    """One step as a function. index: the number of the choice among choices. Raises Failed."""
+    """Returns a step as a function. index: its number among choices. Raises Failed."""
     if isinstance(step, Operator):
         return _watched(step, _operator(step, device))
     if isinstance(step, Launch):
@@ -176,127 +187,130 @@ def _watched(step: Step, prepared: Prepared) -> Prepared:
 
 # ------------------------------------------------------------------ operators
 def _operator(step: Operator, device: str) -> Prepared:
-    known = operators.known(step.op)
+    allowed = operators.known(step.op)
     arguments = OperatorArguments(step, device)
     bind = binder(step.out)
     if (
-        known.name in operators.UNINITIALISED or known.name in operators.FILLS
-    ) and not known.mutable:
-        return _allocation(known, arguments, bind, device)
-    grows = known.name in operators.GROWING
-    perform = STAND_INS.get(known.name, known.call) if device == "cpu" else known.call
-    given = (*step.args, *step.kwargs.values())
-    own_generator = device != "cpu" and any(isinstance(v, dict) and "generator" in v for v in given)
+        allowed.name in operators.UNINITIALISED or allowed.name in operators.FILLS
+    ) and not allowed.mutable:
+        return _allocation(allowed, arguments, bind, device)
+    grows = allowed.name in operators.GROWING
+    perform = STAND_INS.get(allowed.name, allowed.call) if device == "cpu" else allowed.call
+    values = (*step.args, *step.kwargs.values())
+    own_generator = device != "cpu" and any(
+        isinstance(v, dict) and "generator" in v for v in values
+    )
 
     def run(table: Table, call: Call) -> None:
         args, kwargs = arguments.read(table)
         before = _storage_bytes(args[0]) if grows else 0
-        made = (
-            operators.drawn_on_the_host(known, args, kwargs, device)
+        result = (
+            operators.drawn_on_the_host(allowed, args, kwargs, device)
             if own_generator
             else perform(*args, **kwargs)
         )
         if grows and call.poison is not None:
-            _poison_beyond(made, before, call.poison % NOISE)
+            _poison_beyond(result, before, call.poison % NOISE)
         if grows and (recount := getattr(table, "recount", None)) is not None:
             recount()
-        if known.view:
-            _require_some_size(made)
-        elif not known.mutable:
-            call.count(_bytes(made), device)
-        bind(made, table)
+        if allowed.view:
+            _require_some_size(result)
+        elif not allowed.mutable:
+            call.count(_bytes(result), device)
+        bind(result, table)
 
     return run
 
 
 class OperatorArguments:
-    """Positional and named arguments of one operator. What concerns host memory alone is left out."""
+    """Positional and named arguments of an operator, without those that concern host memory alone."""
 
     def __init__(self, step: Operator, device: str) -> None:
         self._args = [reader(a, device) for a in step.args]
         self._kwargs = {k: reader(v, device) for k, v in step.kwargs.items() if k != "pin_memory"}
         self._fixed = [a.value if a.constant else None for a in self._args]
         self._named = {k: a.value for k, a in self._kwargs.items() if a.constant}
-        self._places = [(i, a.value) for i, a in enumerate(self._args) if not a.constant]
+        self._tensor_positions = [(i, a.value) for i, a in enumerate(self._args) if not a.constant]
         self._names = [(k, a.value) for k, a in self._kwargs.items() if not a.constant]
 
     def read(self, table: Table) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments, with the tensors that the table holds now."""
+        """Returns positional and named arguments, with tensors from the table."""
         args, kwargs = self._fixed.copy(), self._named.copy()
-        for place, get in self._places:
-            args[place] = get(table)
+        for position, get in self._tensor_positions:
+            args[position] = get(table)
         for name, get in self._names:
             kwargs[name] = get(table)
         return args, kwargs
 
 
 def _allocation(
-    known: operators.AllowedOperator,
+    allowed: operators.AllowedOperator,
     arguments: OperatorArguments,
     bind: Callable[[Any, Table], None],
     device: str,
 ) -> Prepared:
-    """Asks torch for the form; the memory is the call's own."""
-    value = operators.FILLS.get(known.name)
+    """Returns a step that asks torch for the form, and allocates the memory from the call."""
+    value = operators.FILLS.get(allowed.name)
 
     def run(table: Table, call: Call) -> None:
         args, kwargs = arguments.read(table)
-        made = known.call(*args, **kwargs | {"device": getattr(call.memory, "made_on", device)})
+        form = allowed.call(*args, **kwargs | {"device": getattr(call.memory, "made_on", device)})
         fill = (
             value
-            if known.name in operators.UNINITIALISED or value is not None
-            else _fill_value(known.name, args, kwargs)
+            if allowed.name in operators.UNINITIALISED or value is not None
+            else _fill_value(allowed.name, args, kwargs)
         )
-        call.count(_bytes(made), device)
-        bind(call.memory.fresh(made, fill), table)
+        call.count(_bytes(form), device)
+        bind(call.memory.fresh(form, fill), table)
 
     return run
 
 
 def _fill_value(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    place = 2 if name == "new_full" else 1
-    return args[place] if len(args) > place else kwargs["fill_value"]
+    position = 2 if name == "new_full" else 1
+    return args[position] if len(args) > position else kwargs["fill_value"]
 
 
 def binder(out: Json) -> Callable[[Any, Table], None]:
-    """Puts results into the table under the numbers that `out` gives them. Raises Failed where the forms differ."""
+    """Returns a function that stores results in the table under the numbers of `out`. Raises Failed
+    if the forms differ."""
     if isinstance(out, dict) and len(out) == 1 and type(out.get("t")) is int:
         number = out["t"]
-        return lambda made, table: _put(number, made, table)
+        return lambda result, table: _put(number, result, table)
     if isinstance(out, dict) and len(out) == 1 and isinstance(out.get("tuple"), list | tuple):
         out = out["tuple"]
     if not isinstance(out, list | tuple) or not any(True for _ in tensors_in(out)):
-        return lambda made, table: None
-    parts = [binder(one) for one in out]
+        return lambda result, table: None
+    parts = [binder(item) for item in out]
 
-    def bind(made: Any, table: Table) -> None:
-        if not isinstance(made, list | tuple) or len(made) != len(parts):
+    def bind(result: Any, table: Table) -> None:
+        if not isinstance(result, list | tuple) or len(result) != len(parts):
             raise forged_trace("names other results of an operator than it has")
-        for part, one in zip(parts, made, strict=True):
-            part(one, table)
+        for part, item in zip(parts, result, strict=True):
+            part(item, table)
 
     return bind
 
 
-def _put(number: int, made: Any, table: Table) -> None:
+def _put(number: int, result: Any, table: Table) -> None:
     import torch
 
-    if not isinstance(made, torch.Tensor):
+    if not isinstance(result, torch.Tensor):
         raise forged_trace("names a result that is no tensor")
-    table[number] = made
+    table[number] = result
 
 
-def _bytes(made: Any) -> int:
+def _bytes(result: Any) -> int:
     import torch
 
-    if isinstance(made, torch.Tensor):
-        return made.numel() * made.element_size()
-    return sum(map(_bytes, made)) if isinstance(made, list | tuple) else 0
+    if isinstance(result, torch.Tensor):
+        return result.numel() * result.element_size()
+    return sum(map(_bytes, result)) if isinstance(result, list | tuple) else 0
 
 
-def _require_some_size(made: Any) -> None:
-    """Raises Failed for a view that shows one piece of memory again and again, to more than any machine reads."""
-    for tensor in made if isinstance(made, list | tuple) else (made,):
+def _require_some_size(result: Any) -> None:
+    """Raises Failed for a view that repeats memory to more elements than any machine can read."""
+    for tensor in result if isinstance(result, list | tuple) else (result,):
         if tensor.numel() > MAX_VIEW_ELEMENTS:
             message = (
                 f"a view of {tensor.numel():,} elements, and at most {MAX_VIEW_ELEMENTS:,} are read"
@@ -309,7 +323,7 @@ def _storage_bytes(tensor: Any) -> int:
 
 
 def _poison_beyond(tensor: Any, before: int, byte: int) -> None:
-    """Sets what a storage has grown by."""
+    """Poisons the part by which a storage has grown."""
     import torch
 
     storage = tensor.untyped_storage()
@@ -329,7 +343,7 @@ def _launch(step: Launch, device: str) -> Prepared:
 
     def run(table: Table, call: Call) -> None:
         if call.launches:
-            arguments = Arguments({name: one.read(table) for name, one in readers})
+            arguments = Arguments({name: argument.read(table) for name, argument in readers})
             arguments.reached = [table[number] for number in reached]
             call.launch(step.kernel, step.grid, arguments, table)
 
@@ -337,26 +351,28 @@ def _launch(step: Launch, device: str) -> Prepared:
 
 
 def _data(step: Data, device: str) -> Prepared:
-    """The tensor is made and brought to the device now; every run gets a copy of it, with the addresses of that run."""
+    """Returns a step that copies a host tensor, prepared on the device, and writes the run's
+    addresses into the copy."""
     import torch
 
-    held = decoded(step).to(device)
-    if step.addresses and held.dtype not in (torch.int64, torch.uint64):
+    source = decoded(step).to(device)
+    if step.addresses and source.dtype not in (torch.int64, torch.uint64):
         raise forged_trace("holds addresses in a tensor of another type")
-    if any(not 0 <= place < held.numel() for place, _, _ in step.addresses):
+    if any(not 0 <= position < source.numel() for position, _, _ in step.addresses):
         raise forged_trace("holds addresses beyond a tensor")
 
     def run(table: Table, call: Call) -> None:
-        made = table[step.t] = torch.clone(held, memory_format=torch.preserve_format)
-        for place, tensor, offset in step.addresses:
+        copy = table[step.t] = torch.clone(source, memory_format=torch.preserve_format)
+        for position, tensor, offset in step.addresses:
             [number] = tensors_in(tensor)  # one kernel each: a graph may capture that
-            made.view(torch.int64).view(-1)[place].fill_(table[number].data_ptr() + offset)
+            copy.view(torch.int64).view(-1)[position].fill_(table[number].data_ptr() + offset)
 
     return run
 
 
 def decoded(step: Data) -> Any:
-    """A contiguous tensor on the CPU. Raises Failed where the bytes are not as many as shape and dtype ask for."""
+    """Returns a contiguous tensor on the CPU. Raises Failed if the data's size differs from shape
+    and dtype."""
     import torch
 
     dtype: Any = getattr(torch, step.dtype, None)

@@ -1,3 +1,2 @@
-"""Replay on a GPU: kernels loaded and launched through the driver, memory between margins, and the process side of
-the clock.
-"""
+"""Replays traces on a GPU: loads and launches kernels through the driver, allocates memory between
+margins, times calls."""

@@ -1,5 +1,9 @@
-"""Which configuration of an autotuned launch is the fastest at this size: every alternative is timed in its place
-among the call's other steps.
+"""Selects the fastest configuration of autotuned launches at a size, by timing each alternative
+within the whole call.
+
+Example: a call with two autotuned launches of 3 and 2 configurations takes three turns. Turn 0
+times alternatives {0: 0, 1: 0}, turn 1 {0: 1, 1: 1}, turn 2 {0: 2, 1: 0}. The result {0: {0: 0.8,
+1: 0.5, 2: 0.9}, 1: {0: 0.2, 1: 0.3}}, in milliseconds, ranks as {0: [1, 0, 2], 1: [0, 1]}.
 """
 
 from __future__ import annotations
@@ -14,79 +18,83 @@ from kernelwright.tools.gpu.stopwatch import StepTimes
 from kernelwright.tools.trace.trace import Choice, Step
 
 CALLS_PER_ALTERNATIVE = 3
-"""Calls an alternative, the first of which is not counted."""
+"""Calls per alternative; the first is not counted."""
 _NOT_LAUNCHED = (Fault.RESOURCES, Fault.COMPILE)
-"""Faults of a configuration that is left out, as Triton's autotuner leaves it out: the GPU has too few resources for
-it.
-"""
+"""Faults for which a configuration is skipped, as Triton's autotuner does: the GPU lacks the
+resources."""
 
 TimedCall = Callable[[Mapping[int, int], StepTimes], None]
-"""Runs one call with an alternative for each choice, its steps timed, and waits for the device."""
+"""Runs a call with an alternative for each choice, times its steps, and synchronises the device."""
 
 
 def choices_of(steps: Sequence[Step]) -> dict[int, Choice]:
-    """The launches that choose a configuration, by their number among the choices of these steps, from 0."""
+    """Returns the autotuned launches among the steps, numbered from 0."""
     return dict(enumerate(step for step in steps if isinstance(step, Choice)))
 
 
 def time_alternatives(
     call: TimedCall, choices: Mapping[int, Choice], seconds: float
 ) -> dict[int, dict[int, float]]:
-    """Milliseconds by choice and alternative.
+    """Returns milliseconds by choice and alternative.
 
-    Missing are those that cannot be launched, and those that were not reached in `seconds`.
-
-    All choices advance together, so that n alternatives take n turns however many choices there are. Raises Failed for
-    what ends a call otherwise.
+    Alternatives that cannot be launched, or that were not reached within `seconds`, are missing.
+    All choices advance together: n alternatives take n turns, for any number of choices. Raises
+    Failed for other errors of a call.
     """
     times: dict[int, dict[int, float]] = {number: {} for number in choices}
     deadline = time.monotonic() + seconds
     for turn in range(max((len(c.alternatives) for c in choices.values()), default=0)):
-        taken = {number: turn % len(c.alternatives) for number, c in choices.items()}
-        found = _timed(call, choices, taken) or _timed_singly(call, choices, times, taken)
-        for number, ms in found.items():
-            times[number].setdefault(taken[number], ms)
+        alternatives = {number: turn % len(c.alternatives) for number, c in choices.items()}
+        times_of_turn = _timed(call, choices, alternatives) or _timed_singly(
+            call, choices, times, alternatives
+        )
+        for number, ms in times_of_turn.items():
+            times[number].setdefault(alternatives[number], ms)
         if time.monotonic() > deadline:
             break
     return times
 
 
 def ranked(times: Mapping[int, Mapping[int, float]]) -> dict[int, list[int]]:
-    """The alternatives of each choice, fastest first."""
-    return {number: sorted(found, key=lambda k: found[k]) for number, found in times.items()}
+    """Returns the alternatives of each choice, fastest first."""
+    return {
+        number: sorted(times_of_choice, key=lambda k: times_of_choice[k])
+        for number, times_of_choice in times.items()
+    }
 
 
 def _timed_singly(
     call: TimedCall,
     choices: Mapping[int, Choice],
     times: Mapping[int, Mapping[int, float]],
-    taken: Mapping[int, int],
+    alternatives: Mapping[int, int],
 ) -> dict[int, float]:
-    """One of these alternatives cannot be launched: each by itself beside the fastest that are known of the other
-    choices.
-    """
-    best = {number: min(found, key=lambda k: found[k]) for number, found in times.items() if found}
-    told: dict[int, float] = {}
-    for number, index in taken.items():
+    """Times alternatives separately, beside the fastest known ones of other choices, after a launch
+    was refused."""
+    best = {number: min(timed, key=lambda k: timed[k]) for number, timed in times.items() if timed}
+    times_of_turn: dict[int, float] = {}
+    for number, index in alternatives.items():
         if set(choices) - set(best) - {number}:
             continue
-        if found := _timed(call, choices, {**best, number: index}):
-            told[number] = found[number]
-    return told
+        if timed := _timed(call, choices, {**best, number: index}):
+            times_of_turn[number] = timed[number]
+    return times_of_turn
 
 
 def _timed(
-    call: TimedCall, choices: Mapping[int, Choice], taken: Mapping[int, int]
+    call: TimedCall, choices: Mapping[int, Choice], alternatives: Mapping[int, int]
 ) -> dict[int, float] | None:
-    """Milliseconds of the steps of each choice's alternative. None where one of them cannot be launched."""
+    """Returns milliseconds of each choice's alternative. None if a launch is refused."""
     owner = {
-        id(step): number for number, c in choices.items() for step in c.alternatives[taken[number]]
+        id(step): number
+        for number, c in choices.items()
+        for step in c.alternatives[alternatives[number]]
     }
-    found: dict[int, list[float]] = {number: [] for number in choices}
+    totals: dict[int, list[float]] = {number: [] for number in choices}
     for _ in range(CALLS_PER_ALTERNATIVE):
         steps = StepTimes(lambda step: id(step) in owner)
         try:
-            call(taken, steps)
+            call(alternatives, steps)
         except Failed as failed:
             if failed.failure.fault in _NOT_LAUNCHED:
                 return None
@@ -95,13 +103,13 @@ def _timed(
         for step, ms in steps.told():
             sums[owner[id(step)]] += ms
         for number, total in sums.items():
-            found[number].append(total)
-    return {number: statistics.median(values[1:]) for number, values in found.items()}
+            totals[number].append(total)
+    return {number: statistics.median(values[1:]) for number, values in totals.items()}
 
 
-def as_rows(found: Mapping[int, Any]) -> list[list[Any]]:
-    """A dict with whole numbers as keys, as JSON."""
+def as_rows(values: Mapping[int, Any]) -> list[list[Any]]:
+    """Converts a dict with integer keys to JSON rows."""
     return [
         [number, list(value.items()) if isinstance(value, dict) else value]
-        for number, value in found.items()
+        for number, value in values.items()
     ]

@@ -1,7 +1,8 @@
-"""Launches the compiled kernels of a trace on a GPU, and says what went wrong there as a Failure on the candidate.
+"""Launches a trace's compiled kernels on a GPU, and converts driver errors to Failures of the
+candidate.
 
-An error that a kernel causes is told by the driver at some later call, and from then on every call fails: the CUDA
-context is dead and the process with it.
+The driver reports an error of a kernel at some later call. From then on every call fails: the CUDA
+context is lost, and the process with it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from kernelwright.tools.gpu.kernel_arguments import (
 )
 from kernelwright.tools.tensor_memory import found_no_memory
 
-MAX_WARPS, MAX_CTAS = 32, 16
+MAX_WARPS = 32
+MAX_CTAS = 16
 MAX_SCRATCH_BYTES = 4 << 30
-"""Bytes of scratch memory that one launch may ask for."""
+"""Maximum size of a launch's scratch memory, in bytes."""
 
 _CONTEXT_ERRORS = {
     700: (Fault.OUT_OF_BOUNDS, "{} read or wrote an illegal address"),
@@ -43,7 +45,7 @@ _CONTEXT_ERRORS = {
     719: (Fault.CRASH, "{} failed while it ran"),
     721: (Fault.CRASH, "{} was ended: its cluster failed"),
 }
-"""CUresult -> what a kernel did. The context is dead afterwards."""
+"""CUresult -> error of a kernel. The context is lost afterwards."""
 _LAUNCH_ERRORS = {
     2: (Fault.MEMORY, "the GPU has no memory left"),
     200: (Fault.COMPILE, "the driver does not take the binary"),
@@ -52,56 +54,60 @@ _LAUNCH_ERRORS = {
     720: (Fault.RESOURCES, "a cooperative launch with more blocks than fit on the GPU at once"),
     912: (Fault.RESOURCES, "a cluster of more blocks than the GPU takes"),
 }
-"""CUresult -> why a launch was refused. The context lives on."""
+"""CUresult -> reason of a refused launch. The context remains usable."""
 
 
 class Binaries:
-    """The kernels of one trace as binaries, by the trace's keys. On one device, whose context is torch's."""
+    """Binaries of a trace's kernels by their keys, loaded on a device in torch's context."""
 
     def __init__(self, compiled: Mapping[str, Mapping[str, Any]], device: str = "cuda:0") -> None:
-        """compiled: kernel's key -> `binary` (bytes, or base64 as text), `metadata` (the compiler's) and `signature`
-        (parameter -> Triton's type); `reversed`, where there is one, is the binary with its programs numbered from the
-        other end, and `may_wait` whether one of them may wait for another.
+        """Stores the compiled kernels without loading them.
 
-        A kernel that could not be compiled has `failure` instead, a Failure as JSON.
+        compiled: kernel key -> `binary` (bytes, or base64 text), `metadata` (the compiler's) and
+        `signature` (parameter -> Triton type). Optional: `reversed`, the binary with reversed
+        program numbers, and `may_wait`, set if a program may wait for another. A kernel that failed
+        to compile has `failure` instead, a Failure as JSON.
         """
-        self._compiled, self._device = compiled, device
+        self._compiled = compiled
+        self._device = device
         self._failures: dict[str, Failure] = {}
         self._index = int(device.partition(":")[2] or 0)
         self._functions: dict[str, LoadedKernel] = {}
         self._reversed: dict[str, LoadedKernel] = {}
         self._parameters: dict[str, Parameters] = {}
         self.reverse = False
-        """Whether programs are numbered from the other end, in launches whose programs wait for no other, or all run at
-        once: there none waits for one that has not begun.
+        """Reverses program numbers, in launches whose programs do not wait for others or all run at
+        once.
+
+        In other launches a program could wait for one that has not started.
         """
         self._multiprocessors = cuda_kernels.device_attribute(
             self._index, cuda_kernels.MULTIPROCESSORS
         )
 
     def load(self) -> dict[str, Failure]:
-        """Every kernel.
+        """Loads every kernel. Returns the failures (COMPILE, RESOURCES, MEMORY) by key. Raises
+        DeviceDied.
 
-        Gives those that cannot be loaded (COMPILE, RESOURCES, MEMORY): an autotuner may have asked for more than it
-        needs. Raises DeviceDied.
+        A kernel that cannot be loaded may be an autotuned configuration that is never launched.
         """
         import torch
 
         torch.empty(1, device=self._device)  # torch's context is this thread's from here on
         flags = flags_of_descriptor()
-        for key, one in self._compiled.items():
+        for key, kernel in self._compiled.items():
             try:
-                self._load(key, one, flags)
+                self._load(key, kernel, flags)
             except DeviceDied:
                 raise
             except Failed as failed:
                 self._failures[key] = failed.failure
         return dict(self._failures)
 
-    def _load(self, key: str, one: Mapping[str, Any], flags: int) -> None:
-        if one.get("failure"):
-            raise Failed(Failure.model_validate(one["failure"]))
-        metadata = one["metadata"]
+    def _load(self, key: str, kernel: Mapping[str, Any], flags: int) -> None:
+        if kernel.get("failure"):
+            raise Failed(Failure.model_validate(kernel["failure"]))
+        metadata = kernel["metadata"]
         name, shape = _described(metadata)
         limit = cuda_kernels.max_shared_bytes(self._index)
         if shape.shared > limit:
@@ -112,12 +118,12 @@ class Binaries:
             )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
         try:
-            function = LoadedKernel(_image(one["binary"]), name, shape, self._index)
-            if one.get("reversed"):
+            function = LoadedKernel(_image(kernel["binary"]), name, shape, self._index)
+            if kernel.get("reversed"):
                 self._reversed[key] = LoadedKernel(
-                    _image(one["reversed"]), name, shape, self._index
+                    _image(kernel["reversed"]), name, shape, self._index
                 )
-            parameters = Parameters(one["signature"], metadata.get("tensordesc_meta"), flags)
+            parameters = Parameters(kernel["signature"], metadata.get("tensordesc_meta"), flags)
         except DriverError as error:
             raise _refused(error, name) from error
         except ArgumentError as error:
@@ -131,9 +137,10 @@ class Binaries:
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
     def launch(self, kernel_key: str, grid: Sequence[int], args: Mapping[str, Any]) -> None:
-        """One launch on torch's current stream; a grid with a 0 in it launches nothing, as in Triton.
+        """Launches a kernel on torch's current stream, asynchronously. A grid with a zero launches
+        nothing, as in Triton.
 
-        Returns at once. Raises Failed, as for a kernel that was not loaded.
+        Raises Failed, also for a kernel that could not be loaded.
         """
         if kernel_key in self._failures:
             raise Failed(self._failures[kernel_key])
@@ -151,7 +158,7 @@ class Binaries:
                 self._scratch(compiled["metadata"], kind, math.prod(blocks))
                 for kind in ("global", "profile")
             ]
-            cells += [_pointer(one) for one in scratch]
+            cells += [_pointer(memory) for memory in scratch]
             self._check_count(function, len(cells))
             function.launch(blocks, cells, self._stream())
         except ArgumentError as error:
@@ -161,16 +168,15 @@ class Binaries:
         except DriverError as error:
             raise _refused(error, function.name) from error
 
-    def _check_count(self, function: LoadedKernel, given: int) -> None:
-        if function.parameters is not None and function.parameters != given:
+    def _check_count(self, function: LoadedKernel, count: int) -> None:
+        if function.parameters is not None and function.parameters != count:
             raise ArgumentError(
-                f"the binary has {function.parameters} parameters, the launch {given}"
+                f"the binary has {function.parameters} parameters, the launch {count}"
             )
 
     def _scratch(self, metadata: Mapping[str, Any], kind: str, programs: int) -> Any:
-        """Memory that the compiler asks for beside the arguments, freed in the order of the stream; None where it
-        asks for none.
-        """
+        """Allocates the scratch memory required by the compiler, freed in stream order; None if
+        none is required."""
         import torch
 
         each = int(metadata.get(f"{kind}_scratch_size") or 0)
@@ -187,9 +193,8 @@ class Binaries:
         return int(torch._C._cuda_getCurrentRawStream(self._index))
 
     def unload(self) -> None:
-        """Unloads the binaries: nothing of them may be launched any more, and no graph replayed that holds such a
-        launch.
-        """
+        """Unloads the binaries: they may no longer be launched, nor graphs with such launches be
+        replayed."""
         for function in (*self._functions.values(), *self._reversed.values()):
             function.unload()
         self._functions.clear()
@@ -201,9 +206,9 @@ def _image(binary: str | bytes) -> bytes:
 
 
 def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:
-    """The entry's name, and the shape of its launches.
+    """Returns the kernel's name and the shape of its launches.
 
-    Raises Failed for what a compiler would not say: it had hostile input.
+    Raises Failed for values that no compiler produces: its input may be hostile.
     """
     try:
         name, warps, ctas = (
@@ -249,34 +254,39 @@ def _checked_grid(grid: Sequence[int], function: LoadedKernel) -> tuple[int, int
 
 
 def _refused(error: DriverError, name: str) -> Failed:
-    """What the driver said to a load or a launch. An error of an earlier kernel is told here too."""
+    """Converts a driver error of a load or launch. An earlier kernel's error may be reported here,
+    too."""
     if error.code in _CONTEXT_ERRORS:
         return DeviceDied(error.code)
-    fault, told = _LAUNCH_ERRORS.get(error.code, (Fault.LAUNCH, "the driver refuses it"))
-    return Failed(Failure(fault=fault, message=clean_text(f"{name}: {told} ({error})", 300)))
+    fault, reason = _LAUNCH_ERRORS.get(error.code, (Fault.LAUNCH, "the driver refuses it"))
+    return Failed(Failure(fault=fault, message=clean_text(f"{name}: {reason} ({error})", 300)))
 
 
 class DeviceDied(Failed):
-    """A kernel has ended the CUDA context: nothing runs in this process any more."""
+    """Raised if a kernel has destroyed the CUDA context: the process is no longer usable."""
 
-    def __init__(self, code: int, what: str = "a kernel") -> None:
-        """what: that did it; the driver does not say which kernel it was."""
-        fault, told = _CONTEXT_ERRORS.get(code, (Fault.CRASH, "{} ended the GPU's context"))
+    def __init__(self, code: int, activity: str = "a kernel") -> None:
+        """activity: the cause as named in the message; the driver does not report the kernel."""
+        fault, reason = _CONTEXT_ERRORS.get(code, (Fault.CRASH, "{} ended the GPU's context"))
         super().__init__(
-            Failure(fault=fault, message=f"{told.format(what)} ({cuda_kernels.name_of(code)})")
+            Failure(
+                fault=fault, message=f"{reason.format(activity)} ({cuda_kernels.name_of(code)})"
+            )
         )
 
 
-def synchronize(what: str = "a kernel") -> None:
-    """Waits until the device has done everything. Raises DeviceDied for what a kernel did, which is called `what`."""
+def synchronize(activity: str = "a kernel") -> None:
+    """Waits for the device. Raises DeviceDied for an error of a kernel, with the activity as its
+    cause."""
     if code := cuda_kernels.device_error():
-        raise DeviceDied(code, what)
+        raise DeviceDied(code, activity)
 
 
 def failure_of(error: BaseException) -> tuple[Failure, bool]:
-    """Any exception that came while steps ran on a GPU: the failure that it is, and whether the context is dead.
+    """Converts an exception raised while steps ran on a GPU to a failure; also returns whether the
+    context is lost.
 
-    The driver is asked; a text is read only where a library found no memory.
+    Asks the driver first; message text is read only to recognise a library's out-of-memory error.
     """
     if isinstance(error, DeviceDied):
         return error.failure, True
@@ -285,14 +295,13 @@ def failure_of(error: BaseException) -> tuple[Failure, bool]:
     if isinstance(error, Failed):
         return error.failure, False
     fault = Fault.MEMORY if found_no_memory(error) else Fault.RUNTIME
-    told = str(error).strip().splitlines() or [type(error).__name__]
-    return Failure(fault=fault, message=clean_text(told[0], 300)), False
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return Failure(fault=fault, message=clean_text(lines[0], 300)), False
 
 
 def warm() -> None:
-    """What a zygote of kind CUDA does before its first fork: the modules that a replaying process needs are
-    imported. Makes no CUDA context.
-    """
+    """Imports the modules of a replaying process in a CUDA zygote, before its first fork. Creates
+    no CUDA context."""
     import importlib
 
     for name in ("service", "gpu.process", "gpu.timing", "replay"):

@@ -1,5 +1,6 @@
-"""A run whose steps are waited for one by one: what ends the GPU's context is told at the step that did it. Asked for
-once a candidate has ended it; no other run waits.
+"""Runs steps with a synchronisation after each, to find the step that destroyed the GPU's context.
+
+Only used after a candidate has done so; normal runs are asynchronous.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, Trace
 
 
 class OneByOne:
-    """What one run of a trace's steps is done with, as its `around` (tools/replaying/steps.py)."""
+    """The `around` of a run (tools/replaying/steps.py) that waits after each step."""
 
     def __init__(self, traced: Traced, of: str, wait: Callable[[str], Any]) -> None:
-        """of: what the launches are numbered in, such as "40" (their count). wait: waits for the device; is told what
-        the step is called, and raises for what it did.
-        """
-        self._traced, self._of, self._wait = traced, of, wait
+        """Stores the parts. of: the total in messages, such as "40" launches. wait: waits for the
+        device; takes the step's name, and raises its error."""
+        self._traced = traced
+        self._of = of
+        self._wait = wait
         self._launches = 0
 
     @contextmanager
     def __call__(self, step: Step) -> Iterator[None]:
-        """Round one operator or launch. torch may meet an operator's error itself; it has its name all the same."""
+        """Waits after an operator or launch. If torch raises an operator's error itself, the name
+        is attached all the same."""
         self._launches += isinstance(step, Launch)
         try:
             yield
@@ -32,7 +35,7 @@ class OneByOne:
             self._wait(self.name(step))
 
     def name(self, step: Step) -> str:
-        """The name of the step that was begun last: `max_pool_kernel (launch 12 of 40)`."""
+        """Returns the name of the current step: `max_pool_kernel (launch 12 of 40)`."""
         if isinstance(step, Launch):
             function = self._traced.functions[self._traced.kernels[step.kernel].function]
             return f"{clean_text(function.name, 120)} (launch {self._launches} of {self._of})"
@@ -40,12 +43,13 @@ class OneByOne:
 
 
 def count_launches(steps: Sequence[Step], chosen: Callable[[int, int], int]) -> int:
-    """Launches of one run. chosen: the alternative that is taken of a choice, by its number and how many it has."""
+    """Counts the launches of a run. chosen: returns the alternative of a choice, from its number
+    and its count of alternatives."""
     launches = choices = 0
     for step in steps:
-        taken: Sequence[Step] = (step,)
+        selected: Sequence[Step] = (step,)
         if isinstance(step, Choice):
-            taken = step.alternatives[chosen(choices, len(step.alternatives))]
+            selected = step.alternatives[chosen(choices, len(step.alternatives))]
             choices += 1
-        launches += sum(isinstance(one, Launch) for one in taken)
+        launches += sum(isinstance(selected_step, Launch) for selected_step in selected)
     return launches

@@ -1,4 +1,4 @@
-"""A replaying process on a GPU: kernels as binaries, allocations between margins."""
+"""The GPU side of a replaying process: kernels as binaries, allocations between margins."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from kernelwright.tools.trace.reinterpreted import Table
 from kernelwright.tools.trace.trace import Traced
 
 LARGE_CALL_BYTES = 1 << 30
-"""Bytes that a call allocates in all, from which on the memory goes back to the device after it."""
+"""Total allocations of a call, in bytes, above which its memory is returned to the device."""
 
 
 class OnGpu:
-    """What differs between the two kinds of process (see OnCpu)."""
+    """GPU implementation of ReplayDevice (see OnCpu for the CPU)."""
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._binaries: gpu.Binaries | None = None
         self._allocations = self._fresh(POISON_BYTE)
         self._lasting: list[Allocations] = []
-        """Allocations of the set-up, and of the first call where later ones go on with what it left."""
+        """Allocations of the set-up, and of the first call if later calls use its tensors."""
 
     def _fresh(self, poison: int) -> Allocations:
         return Allocations(poison, device=self._device)
 
     def open(self, traced: Traced, binaries: Mapping[str, Mapping[str, Any]]) -> None:
-        """Loads the binaries; those of the candidate before are unloaded, and its memory goes back where it is much."""
+        """Loads the binaries after unloading the previous candidate's, and returns large amounts of
+        memory to the device."""
         self._unload()
         give_back_unused()
         self._binaries = gpu.Binaries(binaries, self._device)
@@ -48,14 +49,14 @@ class OnGpu:
             self._binaries = None
 
     def close(self) -> None:
-        """Unloads the binaries, and gives back all memory that nothing lies in."""
+        """Unloads the binaries and returns all unused memory to the device."""
         import torch
 
         self._unload()
         torch.cuda.empty_cache()
 
     def stopwatch(self, replay: Replay, traced: Traced) -> Any:
-        """What answers the clock's messages about the trace that is open."""
+        """Returns the clock of the open trace."""
         self._in_order()
         return timing_of(replay, traced, self._launch)
 
@@ -66,19 +67,20 @@ class OnGpu:
         self._binaries.launch(key, grid, args)
 
     def _in_order(self, shuffle: int = 0) -> None:
-        """Odd shuffles number the programs from the other end, where a kernel may notice."""
+        """Reverses the order of the programs for odd shuffles, if the launch permits."""
         if self._binaries is not None:
             self._binaries.reverse = bool(shuffle & 1)
 
     def call_of_setup(self) -> Call:
-        """What the preparation is run with. Its memory stays between margins as long as the trace is open."""
+        """Returns the call that runs the preparation. Its memory stays between margins while the
+        trace is open."""
         self._in_order()
         self._allocations = self._fresh(POISON_BYTE)
         self._lasting = [self._allocations]
         return Call(self._launch, self._allocations, poison=POISON_BYTE)
 
     def prepared(self) -> None:
-        """Memory that the set-up made belongs to its tensors."""
+        """Detaches the set-up's memory, which belongs to its tensors now."""
         self._allocations = self._fresh(POISON_BYTE)
 
     def call(self, replay: Replay, call_name: str, *, poison: int, shuffle: int) -> Call:
@@ -94,9 +96,8 @@ class OnGpu:
         return Call(self._launch, self._allocations, poison=poison)
 
     def called(self, replay: Replay, call_name: str) -> None:
-        """The memory of a call goes with the tensors that lie in it; what a first call left for later ones stays
-        between its margins.
-        """
+        """Releases the memory of a call; memory of tensors kept by a first call stays between
+        margins."""
         if call_name != "later" and replay.has_later:
             self._lasting.append(self._allocations)
         self._in_order()
@@ -106,20 +107,26 @@ class OnGpu:
             give_back_unused()
 
     def finish(self, activity: str = "a kernel") -> None:
-        """Waits until the device has done everything that it was given. Raises DeviceDied, which names the activity."""
+        """Waits for the device. Raises DeviceDied, with the activity as its cause."""
         gpu.synchronize(activity)
 
     def noted(self) -> dict[str, Any]:
-        """Whether a margin round the call's memory was written to; a GPU does not show reads outside."""
-        outside = any(one.written_outside() for one in (self._allocations, *self._lasting))
+        """Reports writes to the margins around the call's memory; reads outside are not visible on
+        a GPU."""
+        outside = any(
+            allocations.written_outside() for allocations in (self._allocations, *self._lasting)
+        )
         return {
             "written_outside": "a kernel writes outside of its tensors" if outside else "",
             "read_outside": "",
         }
 
     def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
-        """The failure as the driver's error tells it, and whether the process's context is lost."""
-        told, dead = gpu.failure_of(error)
+        """Returns the failure according to the driver's error, and whether the process's context is
+        lost."""
+        driver_failure, dead = gpu.failure_of(error)
         return (
-            told.with_(where=failure.where) if dead or told.fault is not failure.fault else failure
+            driver_failure.with_(where=failure.where)
+            if dead or driver_failure.fault is not failure.fault
+            else failure
         ), dead

@@ -1,7 +1,9 @@
-"""Times the replayed steps of one trace on a GPU: the process side of the clock (tools/timing is the judge's).
+"""Times the replayed steps of a trace on a GPU: the replaying process's side of the clock
+(tools/timing is the judge's).
 
-Everything on the device that could remember an earlier call is put back before each timed one (survivors.py), the L2
-cache is written over, and one replay of a CUDA graph is timed between two device events (stopwatch.py).
+Before each timed call, all device memory that could hold results of an earlier call is restored
+(persistent_memory.py) and the L2 cache is overwritten. Then a replay of a CUDA graph is timed
+between two device events (stopwatch.py).
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ from kernelwright.tools.replaying.gpu.autotune_choice import (
 from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, Traced, all_steps
 
 MAX_REPORTED_LAUNCHES = 256
-"""Rows of the table of launches."""
+"""Maximum number of rows in the table of launches."""
 
 Inputs = Sequence[Any]
 
 
 class Run(Protocol):
-    """One call's steps. `around` is entered round every operator and launch that runs."""
+    """Steps of a call. `around` is entered around every operator and launch."""
 
     def __call__(
         self,
@@ -55,31 +57,35 @@ class Run(Protocol):
         choices: Mapping[int, int],
         around: Callable[[Any], AbstractContextManager[Any]] | None = None,
     ) -> Any:
-        """What forward returns. choices: number of the choice -> alternative."""
+        """Returns forward's outputs. choices: number of the choice -> alternative."""
 
 
 class TimedTrace:
-    """The clock of one opened trace.
+    """The clock of an open trace.
 
-    The judge asks `clock_choose` where there are choices, `clock_open`, `clock_block` several times, `clock_check`,
-    `clock_launches`, `clock_close`.
+    The judge sends `clock_choose` if there are autotuned launches, then `clock_open`, `clock_block`
+    several times, `clock_check`, `clock_launches` and `clock_close`.
     """
 
     def __init__(
         self,
         run: Run,
         steps: Sequence[Step],
-        own: Callable[[], Sequence[Any]],
-        given: Callable[[], Sequence[Any]],
+        own_tensors: Callable[[], Sequence[Any]],
+        judge_tensors: Callable[[], Sequence[Any]],
         label: Callable[[Any], tuple[str, tuple[int, ...]]],
     ) -> None:
-        """run, steps: a later call's (the first one's where there is no other).
+        """Stores the parts of the trace.
 
-        own: the tensors that outlive a call and that the set-up made.
-
-        given: the judge's weights. label: name and grid of a launch, name and () of an operator.
+        run, steps: those of a later call, or of the first if there is none. own_tensors: returns
+        the tensors made by the set-up that outlive a call. judge_tensors: returns the judge's
+        weights. label: returns name and grid of a launch, name and () of an operator.
         """
-        self._run, self._steps, self._own, self._given, self._label = run, steps, own, given, label
+        self._run = run
+        self._steps = steps
+        self._own_tensors = own_tensors
+        self._judge_tensors = judge_tensors
+        self._label = label
         self._choices: dict[int, int] = {}
         self._calls: list[_Call] = []
         self._host_us = 0.0
@@ -87,55 +93,58 @@ class TimedTrace:
     def answer(
         self, message: Mapping[str, Any], sets: Callable[[Any], Sequence[Inputs]]
     ) -> dict[str, Any]:
-        """One of the messages above.
-
-        sets: gives the inputs that came with it, as `run` takes them. Raises what running the steps raises.
-        """
+        """Answers a message. sets: converts inputs in the message to those of `run`. Raises errors
+        of the steps."""
         return getattr(self, f"_{message['do']}")(
             message, sets(message) if "sets" in message else ()
         )
 
     def _clock_choose(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """`seconds`: for all.
+        """Times autotuned alternatives. `seconds`: time limit for all.
 
-        `ranked`: by choice the alternatives, fastest first, without those that cannot be launched; `ms`: the time of
-        each.
+        Returns `ranked`: by choice the alternatives that can be launched, fastest first; `ms`:
+        their times.
         """
 
         inputs = PersistentTensors([], [], sets[:1]).sets[0]
 
-        def call(taken: Mapping[int, int], times: StepTimes) -> None:
-            self._timed_steps(inputs, taken, times)
+        def call(alternatives: Mapping[int, int], times: StepTimes) -> None:
+            self._timed_steps(inputs, alternatives, times)
 
         times = time_alternatives(call, choices_of(self._steps), float(message["seconds"]))
         return {"ranked": as_rows(ranked(times)), "ms": as_rows(times)}
 
-    def _timed_steps(self, inputs: Inputs, taken: Mapping[int, int], times: StepTimes) -> None:
+    def _timed_steps(
+        self, inputs: Inputs, alternatives: Mapping[int, int], times: StepTimes
+    ) -> None:
         import torch
 
         flush_l2_cache()
         idle_device(self._host_us)
         begun = time.perf_counter()
-        self._run(inputs, allocations=Allocations(None, 0), choices=taken, around=times)
+        self._run(inputs, allocations=Allocations(None, 0), choices=alternatives, around=times)
         self._host_us = (time.perf_counter() - begun) * 1e6
         torch.cuda.synchronize()
 
     def _clock_open(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """Captures one call on each set.
+        """Captures a call on each set of inputs.
 
-        `choices`: pairs of number and alternative. `graphs`: False where the reference cannot be captured.
-        `everything`: restore all memory before each call.
+        `choices`: pairs of number and alternative. `graphs`: False if the reference cannot be
+        captured. `everything`: restores all memory before each call.
         """
         self._release()
         self._choices = {int(number): int(index) for number, index in message.get("choices", ())}
-        kept = PersistentTensors(
-            list(self._own()), list(self._given()), sets, everything=bool(message.get("everything"))
+        persistent = PersistentTensors(
+            list(self._own_tensors()),
+            list(self._judge_tensors()),
+            sets,
+            everything=bool(message.get("everything")),
         )
-        timed = kept.sets
+        timed = persistent.sets
         self._host_us = host_time(
             lambda: self._run(timed[0], allocations=Allocations(None, 0), choices=self._choices)
         )
-        kept.note_changes()
+        persistent.note_changes()
         give_back_unused()
         pool, why = (Pool() if message.get("graphs", True) else None), ""
         libraries = any(
@@ -144,47 +153,54 @@ class TimedTrace:
         try:
             for inputs in timed:
                 first = libraries and not self._calls
-                self._calls.append(_Call(self._run, inputs, self._choices, pool, kept, first=first))
+                self._calls.append(
+                    _Call(self._run, inputs, self._choices, pool, persistent, first=first)
+                )
         except CaptureFailed as error:
             self._release()
             pool, why = None, str(error)
-            self._calls = [_Call(self._run, inputs, self._choices, None, kept) for inputs in timed]
+            self._calls = [
+                _Call(self._run, inputs, self._choices, None, persistent) for inputs in timed
+            ]
         return {
             "captured": pool is not None,
             "why": why,
             "host_ms": self._host_us / 1e3,
-            "copied": kept.copied,
+            "copied": persistent.copied,
         }
 
     def _clock_block(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """`order`: which sets, one call each. Milliseconds of each call and of the whole block."""
+        """Times a block of calls, on the sets in `order`. Returns milliseconds of each call and of
+        the whole block."""
         calls = [self._calls[int(index)] for index in message["order"]]
         waiting = 0.0 if calls[0].captured else self._host_us
         ms, block = timed_block([c.replay for c in calls], [c.prepare for c in calls], waiting)
         return {"ms": ms, "block_ms": block}
 
     def _clock_check(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """`index`: of a set; the outputs of its last timed call are copied to `sets[0]`, the judge's places, where form
-        and dtype agree.
+        """Copies the outputs of the last timed call of set `index` to `sets[0]`, the judge's
+        tensors, if shape and dtype agree.
 
-        `disturbed`: memory that outlives a call and that is not restored before each has changed.
+        Returns `disturbed`: True if memory that outlives a call and is not restored has changed.
         """
         import torch
 
         call = self._calls[int(message["index"])]
         copied = []
-        for place, made in zip(sets[0], tensors_of(call.outputs), strict=False):
-            fits = place.shape == made.shape and place.dtype == made.dtype
+        for target, output in zip(sets[0], tensors_of(call.outputs), strict=False):
+            fits = target.shape == output.shape and target.dtype == output.dtype
             copied.append(fits)
             if fits:
-                place.copy_(made)
+                target.copy_(output)
         torch.cuda.synchronize()  # the judge reads the places next
-        return {"copied": copied, "disturbed": call.kept.disturbed()}
+        return {"copied": copied, "disturbed": call.persistent.disturbed()}
 
     def _clock_launches(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """Milliseconds of every launch of a call, and of every operator that has work for the device, each by
-        itself and in order: the median over `calls` calls, after one more that is not counted where they are several.
-        Where there is but one, it is the call: `call_ms`, which no call is made for.
+        """Times each launch and each operator with device work separately, in order: the median
+        over `calls` calls.
+
+        With several calls, an additional first call is not counted. A call with a single such step
+        takes `call_ms`, without another run.
         """
         working = [step for step in self._steps if isinstance(step, Choice) or _has_work(step)]
         if len(working) == 1 and isinstance(working[0], Launch):
@@ -192,14 +208,14 @@ class TimedTrace:
             return {"launches": rows, "total_ms": rows[0]["ms"]}
         call, calls = self._calls[int(message.get("index", 0))], int(message.get("calls", 3))
         uncounted = int(calls > 1)
-        found: list[list[tuple[Any, float]]] = []
+        timed_calls: list[list[tuple[Any, float]]] = []
         for _ in range(calls + uncounted):
             times = StepTimes(_has_work)
-            call.kept.restore()
+            call.persistent.restore()
             self._timed_steps(call.inputs, self._choices, times)
-            found.append(times.told())
+            timed_calls.append(times.told())
         rows = []
-        for same in zip(*found[uncounted:], strict=True):
+        for same in zip(*timed_calls[uncounted:], strict=True):
             rows.append(self._row(same[0][0], statistics.median(ms for _, ms in same)))
         return {
             "launches": rows[:MAX_REPORTED_LAUNCHES],
@@ -211,7 +227,7 @@ class TimedTrace:
         return {"name": name, "grid": list(grid), "launch": isinstance(step, Launch), "ms": ms}
 
     def _clock_close(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """Frees the graphs and what they hold, and gives memory back to the device where that is much of it."""
+        """Frees the graphs and their memory, and returns large amounts of memory to the device."""
         self._release()
         give_back_unused()
         return {}
@@ -223,7 +239,7 @@ class TimedTrace:
 
 
 def _has_work(step: Any) -> bool:
-    """A launch, or an operator that neither only views nor only allocates."""
+    """Returns True for launches and for operators that are neither views nor mere allocations."""
     if isinstance(step, Launch):
         return True
     known = operators.known(step.op) if isinstance(step, Operator) else None
@@ -231,16 +247,17 @@ def _has_work(step: Any) -> bool:
 
 
 def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> TimedTrace:
-    """Makes the clock of the trace that is open. replay: tools.replaying.replay.Replay. launch: as a `Call` of steps.py
-    takes it.
+    """Returns the clock of the open trace. replay: tools.replaying.replay.Replay. launch: as in
+    `Call` of steps.py.
 
-    A trace whose later calls differ from the first is timed by those; the first one must have been run on some inputs.
+    A trace whose later calls differ from the first is timed by later calls; a first call must have
+    been run.
     """
     from kernelwright.tools.replaying.steps import Call
 
     trace = traced.traces[0]
     assert trace is not None
-    state = {_place(t) for t in replay.state.values()}
+    state = {_storage_address(t) for t in replay.state.values()}
 
     def run(
         inputs: Inputs, *, allocations: Allocations, choices: Mapping[int, int], around: Any = None
@@ -257,18 +274,20 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timed
     return TimedTrace(
         run,
         trace.first if trace.later is None else trace.later,
-        own=lambda: [t for t in tensors_of(replay.persistent_tensors()) if _place(t) not in state],
-        given=lambda: list(replay.state.values()),
+        own_tensors=lambda: [
+            t for t in tensors_of(replay.persistent_tensors()) if _storage_address(t) not in state
+        ],
+        judge_tensors=lambda: list(replay.state.values()),
         label=label,
     )
 
 
-def _place(tensor: Any) -> int:
+def _storage_address(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
 class _Call:
-    """One call on one set of inputs, captured where there is a pool."""
+    """A call on a set of inputs, captured in a CUDA graph if there is a pool."""
 
     def __init__(
         self,
@@ -276,12 +295,15 @@ class _Call:
         inputs: Inputs,
         choices: Mapping[int, int],
         pool: Pool | None,
-        kept: PersistentTensors,
+        persistent: PersistentTensors,
         *,
         first: bool = True,
     ) -> None:
-        """first: whether torch's libraries make something for the pool's stream when these steps first run there."""
-        self._run, self.inputs, self._choices, self.kept = run, inputs, choices, kept
+        """first: torch's libraries allocate for the pool's stream when these steps first run there."""
+        self._run = run
+        self.inputs = inputs
+        self._choices = choices
+        self.persistent = persistent
         self._pooled = pool is not None
         self._allocated: list[tuple[int, int]] = []
         self.outputs: Any = None
@@ -289,7 +311,7 @@ class _Call:
 
     @property
     def captured(self) -> bool:
-        """Whether the call is a CUDA graph."""
+        """True if the call is a CUDA graph."""
         return self._graph is not None
 
     def _once(self) -> Any:
@@ -299,8 +321,8 @@ class _Call:
         return self.outputs
 
     def prepare(self) -> None:
-        """What an earlier call could have left behind is taken away."""
-        self.kept.restore()
+        """Removes results of earlier calls from memory."""
+        self.persistent.restore()
         if self._graph:
             poison(self._allocated)
         else:
@@ -308,14 +330,14 @@ class _Call:
             poison_free(self._allocated)
 
     def replay(self) -> None:
-        """Runs the call once, from its graph where it has one."""
+        """Runs the call once, from its graph if captured."""
         if self._graph:
             self._graph.replay()
         else:
             self._once()
 
     def release(self) -> None:
-        """Lets go of the outputs and of the graph."""
+        """Releases the outputs and the graph."""
         self.outputs = None
         if self._graph:
             self._graph.release()

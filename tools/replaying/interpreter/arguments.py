@@ -49,7 +49,8 @@ class KernelParameters:
         notes = inspect.get_annotations(function)
         plain = {name for name in notes if _normalize_ty(notes[name]) == "constexpr"}
         self._parameters: list[tuple[str, int, Json, bool]] = []
-        self._constants, self._fields = constants, fields
+        self._constants = constants
+        self._fields = fields
         for index, name in enumerate(parameters):
             kind = signature.get(name, NOTHING)
             if kind is NOTHING:

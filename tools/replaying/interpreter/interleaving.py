@@ -51,13 +51,11 @@ class Interleaving:
         run: runs a program from its beginning. entered: sets the interpreter's state to a
         continuing program.
         """
-        self._programs, self._run, self._entered, self._random, self._races = (
-            programs,
-            run,
-            entered,
-            random,
-            races,
-        )
+        self._programs = programs
+        self._run = run
+        self._entered = entered
+        self._random = random
+        self._races = races
         self._runners: list[_Runner] = []
         self._active: _Runner | None = None
         self._finished = threading.Event()

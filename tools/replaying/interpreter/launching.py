@@ -105,7 +105,8 @@ class Interpreted:
         """shuffle: the seed of this call's orders."""
         self._random = Random(shuffle)
         open_order.begin_call(shuffle)
-        self.read_outside, self.undecided = [], set()
+        self.read_outside = []
+        self.undecided = set()
 
     def launch(
         self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table

@@ -73,7 +73,8 @@ class Shadow:
 
     def __init__(self, start: int, size: int, grain: int) -> None:
         """grain: bytes of the elements that are told apart."""
-        self.start, self.grain = start, grain
+        self.start = start
+        self.grain = grain
         self.bytes: Any = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(start))
         self.before = self.bytes.copy()
         self.writers = np.zeros(-(-size // grain), np.int32)
@@ -119,7 +120,9 @@ class Races:
         """Starts with no writes. uses_atomic_results: whether programs branch on results of
         atomic operations.
         """
-        self._extents, self._random, self._interleaved = extents, random, interleaved
+        self._extents = extents
+        self._random = random
+        self._interleaved = interleaved
         self._uses_atomic_results = uses_atomic_results
         self._shadows: dict[int, Shadow] = {}
         self._owners = [-1]

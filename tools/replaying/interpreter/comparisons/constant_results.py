@@ -1,9 +1,10 @@
-"""The results of a kernel's operations on loaded data that were one value in all calls, although an operand varied.
+"""Finds operations of a kernel on loaded data whose result had a single value in all calls although
+an operand varied.
 
-A comparison in disguise gives such a result. Example: `d = bits ^ 0x3DCCCCCD`, `share = ((d | -d) >> 31) & 1` is 1 for
-every float but 0.1. The operand `d | -d` takes many values, the result of `>>` takes one: no draw has shown what the
-kernel does with the other one. An operation that only moves elements, or reads their bits as another type, has the
-values of its operand.
+A comparison in disguise gives such a result. Example: `d = bits ^ 0x3DCCCCCD`, `share = ((d | -d)
+>> 31) & 1` is 1 for every float but 0.1. The operand `d | -d` takes many values, the result of `>>`
+a single one: no draw has shown the kernel's behaviour for the other. An operation that only moves
+elements, or reinterprets their bits, passes its operand's values on.
 """
 
 from __future__ import annotations
@@ -20,57 +21,62 @@ from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
 )
 
 MAX_RESULTS = 4096
-"""Operations of one candidate whose results are told apart; further ones are not followed."""
+"""Maximum number of observed operations per candidate; further operations are ignored."""
 
 
 MAX_CONSTANTS = 16
-"""Numbers of the text that are told beside a result."""
+"""Maximum number of source constants reported with a result."""
 TO_FLOAT = ("si_to_fp", "ui_to_fp")
 
 
 SAME_SHARE = 2.0**-14
-"""Of a floating-point number: what differs by less is the same number, as a factor it changes next to nothing."""
+"""Relative difference up to which floating-point numbers count as equal: as a factor, such a
+difference changes next to nothing."""
 
 
 class ResultKind(Enum):
-    """Which results of one value are told."""
+    """Kinds of results with a single value."""
 
     DATA = "data"
     EXTENT = "extent"
-    """It follows from arguments and places in the grid alone: told where a floating-point number is made of it."""
+    """Depends on arguments and grid indices alone; reported if converted to a floating-point
+    number."""
     TRUTH = "truth"
-    """The truth of a comparison, whose outcomes are noted in outcomes.py."""
+    """Truth value of a comparison, whose outcomes are recorded in outcomes.py."""
 
 
 class ObservedResult:
-    """The values that one operation in the text of a kernel gave on lanes that are not masked off."""
+    """Values of an operation in the kernel's source, on lanes that are not masked off."""
 
     def __init__(self, sites: Sites, operation: str, kind: ResultKind) -> None:
-        """operation: of the builder or of the language."""
-        self.sites, self.operation, self.kind = sites, operation, kind
+        """Starts without values. operation: name in the builder or the language."""
+        self.sites = sites
+        self.operation = operation
+        self.kind = kind
         self.constants: set[float] = set()
-        """Whole numbers of the text that are operands."""
+        """Integers in the source that are operands."""
         self.operands: set[ObservedResult] = set()
-        """The results that this one is computed from."""
+        """Results that this result is computed from."""
         self.varied_when_recorded = False
-        """Whether the record of the kernel does not look at the result any more."""
+        """The kernel's record no longer observes the result, which varied before."""
         self.forget()
 
     def forget(self) -> None:
-        """Forgets all values; those that a record does not look at have varied."""
+        """Resets the values; results that a record does not observe stay varied."""
         self.varied = self.varied_when_recorded
         self.value: Any = None
-        """The only value so far; None before there was one."""
+        """The only value so far; None without any."""
 
     @property
     def hides_a_choice(self) -> bool:
-        """Whether it was one value although an operand took several."""
+        """True for a single value although an operand varied."""
         if self.varied or self.kind is ResultKind.TRUTH or self.value is None:
             return False
         return any(operand.varied for operand in self.operands)
 
     def note(self, values: Any, live: Any) -> None:
-        """Notes the values of one evaluation. live: lanes that are not masked off; None for all of them."""
+        """Adds the values of an evaluation. live: lanes that are not masked off; None for all
+        lanes."""
         if self.varied or not observation.active:
             return
         if live is not None:
@@ -91,22 +97,23 @@ class ObservedResult:
 
 
 class Observation:
-    """The results of one candidate, and whether they are noted at this moment."""
+    """Observed results of a candidate, and whether observation is active."""
 
     def __init__(self) -> None:
         self._results: dict[tuple[Sites, str], ObservedResult] = {}
         self.active = True
-        """False during calls on infinities and NaN: what is only different for these says nothing of numbers."""
+        """False during calls on infinities and NaN: a difference seen only for these shows nothing
+        about numbers."""
 
     def at(self, sites: Sites, operation: str, kind: ResultKind) -> ObservedResult | None:
-        """Returns the result of an operation in the text; None where too many are followed already."""
+        """Returns the result for an operation in the source; None above MAX_RESULTS."""
         result = self._results.get((sites, operation))
         if result is None and len(self._results) < MAX_RESULTS:
             result = self._results[sites, operation] = ObservedResult(sites, operation, kind)
         return result
 
     def constants(self) -> Iterator[ObservedResult]:
-        """Yields the results that were one value although an operand took several."""
+        """Yields results with a single value although an operand varied."""
         in_floats = reachable(r for r in self._results.values() if r.operation in TO_FLOAT)
         for result in self._results.values():
             if result.hides_a_choice and (
@@ -115,21 +122,21 @@ class Observation:
                 yield result
 
     def forget_values(self) -> None:
-        """Forgets all values; records of kernels go on telling of the same results."""
+        """Resets all values; records of kernels keep reporting to the same results."""
         for result in self._results.values():
             result.forget()
 
     def forget_results(self) -> None:
-        """Forgets all results: another candidate comes."""
+        """Drops all results, before another candidate."""
         self._results.clear()
 
 
 observation = Observation()
-"""That of the candidate whose kernels this process holds."""
+"""Results of the candidate whose kernels are loaded in this process."""
 
 
 def reachable(results: Iterable[ObservedResult]) -> set[ObservedResult]:
-    """Returns these results and all that they are computed from."""
+    """Returns the results together with all results that they are computed from."""
     waiting = list(results)
     reached = set(waiting)
     while waiting:
@@ -140,15 +147,17 @@ def reachable(results: Iterable[ObservedResult]) -> set[ObservedResult]:
 
 
 def constants_beside(result: ObservedResult) -> list[float]:
-    """Returns whole numbers of the text that meet data on the way to a result: what a comparison in disguise compares
-    with is among them.
+    """Returns integers in the source that are combined with data on the way to a result, largest
+    first.
+
+    The threshold of a comparison in disguise is among them.
     """
     numbers = {number for operand in reachable([result]) for number in operand.constants}
     return sorted(numbers, key=abs, reverse=True)[:MAX_CONSTANTS]
 
 
 def lanes_alive(masks: Iterable[Any]) -> Any:
-    """Returns the lanes that no mask leaves out; None where there is no mask."""
+    """Returns the lanes active under every mask; None without masks."""
     live = None
     for mask in masks:
         mask = mask if mask.dtype == np.bool_ else mask != 0

@@ -1,10 +1,19 @@
-"""Which values of an interpreted kernel depend on loaded data, and the comparisons among them.
+"""Tracks which values of an interpreted kernel depend on loaded data, and finds comparisons of such
+values.
 
-Each handle of the interpreter carries its origin: a constant, a value that follows from the arguments of the launch
-alone, one that moves with the program, or data. The operations of the builder and the functions of the language that
-look into tensors hand it on, and the masks of the loads that the lanes come from with it. Recorded programs are not
-followed: their steps are, once, when they are recorded, and a step that compares data is recorded so that it notes its
-outcomes.
+Each handle of the interpreter carries an origin: CONSTANT, ARGUMENT (follows from the launch's
+arguments), MOVES (depends on the program's index) or DATA. Builder operations, and language
+functions that read tensors, propagate the largest origin of their operands, together with the masks
+of the loads. Example: in
+
+    x = tl.load(p + tl.arange(0, 8))
+    y = tl.where(x > limit, 0.0, x)
+
+`tl.arange` is MOVES, x is DATA, `limit` is ARGUMENT; `>` compares DATA with ARGUMENT, so its
+outcomes are recorded under the line of the `where`.
+
+In recorded programs only the recording is tracked; a recorded step that compares data also records
+outcomes in each replay.
 """
 
 from __future__ import annotations
@@ -33,12 +42,16 @@ from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
     outcomes,
 )
 
-CONSTANT, ARGUMENT, MOVES, DATA = 0, 1, 2, 3
-KERNEL_FILE, LIBRARY_FILE = "/candidate.py", "/triton/language/standard.py"
+CONSTANT = 0
+ARGUMENT = 1
+MOVES = 2
+DATA = 3
+KERNEL_FILE = "/candidate.py"
+LIBRARY_FILE = "/triton/language/standard.py"
 LOADS = ("create_load", "create_masked_load")
 PLACES = ("create_get_program_id", "create_make_range")
 ADDRESS_AS_NUMBER = "create_ptr_to_int"
-"""Its result is data: no size and no argument decides it."""
+"""Its result counts as data: neither sizes nor arguments determine an address."""
 OPERATORS = {
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
     "min": "min", "max": "max", "clampf": "clamp", "and": "and", "or": "or",
@@ -47,19 +60,20 @@ OPERATORS = {
 REARRANGING = frozenset(
     {"trans", "gather", "dot", "dot_scaled", "histogram", "cat", "join", "split"}
 )
-"""Operations whose lanes are not those of their operands."""
+"""Operations whose lanes differ from those of their operands."""
 KEEPING_VALUES = frozenset({
     "expand_dims", "broadcast", "splat", "unsplat", "reshape", "trans", "bitcast", "fp_ext", "addptr",
     "int_to_ptr",
 })  # fmt: skip
-"""Operations whose result takes as many values as their last operand that is data."""
+"""Operations whose result takes as many values as their last data-dependent operand."""
 COMBINING = ("reduce", "associative_scan", "map_elementwise")
-"""Functions of the language that call functions of the kernel's own."""
+"""Language functions that call functions defined in the kernel."""
 MAX_MASKS = 3
 
 
 def operator_of(name: str) -> str:
-    """Returns the operator that an operation of the builder stands for: `<` for `create_fcmpOLT`; empty for none."""
+    """Returns the operator for a builder operation, as `<` for `create_fcmpOLT`; empty for other
+    operations."""
     bare = name.removeprefix("create_")
     if bare.startswith(("fcmp", "icmp")):
         return OPERATORS[bare[-2:]]
@@ -70,11 +84,11 @@ def operator_of(name: str) -> str:
 
 # ---------------------------------------------------------------------- origins
 _within: list[Sites] = []
-"""Where the language calls a function of the kernel's own on data: the places that it is called from."""
+"""Stack of call sites at which the language called a function of the kernel on data."""
 
 
 def origin_of(value: Any) -> int:
-    """Returns where a handle or a tensor has its values from."""
+    """Returns the origin of a handle's or tensor's values."""
     return (
         int(vars(getattr(value, "handle", value)).get("origin", CONSTANT))
         if hasattr(value, "__dict__")
@@ -83,20 +97,20 @@ def origin_of(value: Any) -> int:
 
 
 def masks_of(handle: Any) -> tuple[Any, ...]:
-    """Returns handles of the masks of the loads that the lanes of a handle come from."""
-    found: tuple[Any, ...] = vars(handle).get("masks", ())
-    return found
+    """Returns handles of the load masks that apply to the lanes of a handle."""
+    masks: tuple[Any, ...] = vars(handle).get("masks", ())
+    return masks
 
 
 def mark_arguments(values: Iterable[Any]) -> None:
-    """Notes that values are arguments of a launch."""
+    """Marks values as arguments of a launch."""
     for value in values:
         if (handle := getattr(value, "handle", None)) is not None:
             handle.origin = ARGUMENT
 
 
 def install() -> None:
-    """Has the builder's operations hand origins on. After its other changes; once in a process."""
+    """Patches the builder to propagate origins. Call once per process, after its other patches."""
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
@@ -110,7 +124,7 @@ def install() -> None:
 
 
 def data_within(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes tensors; they are data where the language calls a function of the kernel's own on data."""
+    """Wraps a function that makes tensors: inside a call on data, they are marked as data."""
 
     def operation(*arguments: Any, **named: Any) -> Any:
         tensor = function(*arguments, **named)
@@ -126,7 +140,7 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
     is_data = name in (*LOADS, ADDRESS_AS_NUMBER) or name.startswith("create_atomic")
 
     def operation(self: Any, *arguments: Any, **named: Any) -> Any:
-        made: Any = function(self, *arguments, **named)
+        result: Any = function(self, *arguments, **named)
         if name == "create_assume":
             for comparison, _, _ in arguments[0].__dict__.get("comparisons", ()):
                 comparison.is_assumed = True
@@ -138,37 +152,37 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
             if name in PLACES:
                 origin = MOVES
             if origin == CONSTANT:
-                return made
-        if type(made) is handle:
-            made.__dict__["origin"] = origin
+                return result
+        if type(result) is handle:
+            result.__dict__["origin"] = origin
             if origin == DATA:
-                _keep_masks(name, made, arguments, handle)
-                _observe(name, made, arguments, handle)
+                _keep_masks(name, result, arguments, handle)
+                _observe(name, result, arguments, handle)
                 if operator:
-                    _note_comparison(name, arguments, made)
-            elif made.__dict__["data"].size == 1 and not made.dtype.is_ptr():
-                _observe(name, made, arguments, handle)
+                    _note_comparison(name, arguments, result)
+            elif result.__dict__["data"].size == 1 and not result.dtype.is_ptr():
+                _observe(name, result, arguments, handle)
                 if operator and origin == ARGUMENT:
-                    _note_comparison(name, arguments, made)
-        elif isinstance(made, tuple | list):
-            for part in made:
+                    _note_comparison(name, arguments, result)
+        elif isinstance(result, tuple | list):
+            for part in result:
                 part.__dict__["origin"] = origin
-        return made
+        return result
 
     operation.__name__ = name
     return operation
 
 
-def _note_comparison(name: str, arguments: Sequence[Any], made: Any) -> None:
-    if comparisons := comparisons_of(name, arguments, made):
-        made.__dict__["comparisons"] = comparisons.comparisons
-        operands = [a.__dict__["data"] for a in arguments if type(a) is type(made)]
+def _note_comparison(name: str, arguments: Sequence[Any], result: Any) -> None:
+    if comparisons := comparisons_of(name, arguments, result):
+        result.__dict__["comparisons"] = comparisons.comparisons
+        operands = [a.__dict__["data"] for a in arguments if type(a) is type(result)]
         masks = [mask.__dict__["data"] for mask in comparisons.masks]
-        comparisons.note(operands, made.__dict__["data"], masks)
+        comparisons.note(operands, result.__dict__["data"], masks)
 
 
-def _keep_masks(name: str, made: Any, arguments: Sequence[Any], handle: type) -> None:
-    shape = made.__dict__["data"].shape
+def _keep_masks(name: str, result: Any, arguments: Sequence[Any], handle: type) -> None:
+    shape = result.__dict__["data"].shape
     masks: list[Any] = []
     if name == "create_masked_load":
         masks = [arguments[1]]
@@ -184,18 +198,18 @@ def _keep_masks(name: str, made: Any, arguments: Sequence[Any], handle: type) ->
         masks = [mask for a in arguments if type(a) is handle for mask in masks_of(a)]
     fitting = {id(m): m for m in masks if type(m) is handle and m.__dict__["data"].shape == shape}
     if fitting:
-        made.masks = tuple(fitting.values())[:MAX_MASKS]
+        result.masks = tuple(fitting.values())[:MAX_MASKS]
 
 
 # ---------------------------------------------------------------------- results
 def result_of(value: Any) -> ObservedResult | None:
-    """Returns what is noted of the values of a handle or a tensor; None where nothing is."""
+    """Returns the observed result behind a handle or tensor; None if unobserved."""
     result: ObservedResult | None = vars(getattr(value, "handle", value)).get("result")
     return result
 
 
-def _observe(name: str, made: Any, operands: Sequence[Any], handle: type) -> None:
-    """Notes the values that an operation on data, or on single numbers that follow from the arguments, gave."""
+def _observe(name: str, output: Any, operands: Sequence[Any], handle: type) -> None:
+    """Adds the values of an operation on data, or on single numbers that follow from the arguments."""
     bare = name.removeprefix("create_")
     operands = _operands_that_vary_it(bare, operands)
     results = [
@@ -204,28 +218,28 @@ def _observe(name: str, made: Any, operands: Sequence[Any], handle: type) -> Non
         if type(operand) is handle and operand.__dict__.get("result") is not None
     ]
     if bare in KEEPING_VALUES:
-        made.__dict__["result"] = results[-1] if results else None
+        output.__dict__["result"] = results[-1] if results else None
         return
     if (sites := _sites(library=True)) is None:
         return
-    kind = ResultKind.DATA if made.__dict__["origin"] == DATA else ResultKind.EXTENT
-    if operator_of(name) and made.__dict__["data"].dtype == np.bool_:
+    kind = ResultKind.DATA if output.__dict__["origin"] == DATA else ResultKind.EXTENT
+    if operator_of(name) and output.__dict__["data"].dtype == np.bool_:
         kind = ResultKind.TRUTH
     result = observation.at(sites, bare, kind)
     if result is not None:
-        made.__dict__["result"] = result
+        output.__dict__["result"] = result
         result.operands.update(results)
         if name == ADDRESS_AS_NUMBER:  # another call may have another address
             result.varied = result.varied_when_recorded = True
         if not result.varied:
             _note_constants(result, operands, handle)
             result.note(
-                made.__dict__["data"], lanes_alive(m.__dict__["data"] for m in masks_of(made))
+                output.__dict__["data"], lanes_alive(m.__dict__["data"] for m in masks_of(output))
             )
 
 
 def _note_constants(result: ObservedResult, operands: Sequence[Any], handle: type) -> None:
-    """Notes the whole numbers of the text among the operands."""
+    """Adds constant integer operands to the result."""
     for operand in operands:
         if (
             type(operand) is not handle
@@ -239,8 +253,10 @@ def _note_constants(result: ObservedResult, operands: Sequence[Any], handle: typ
 
 
 def _operands_that_vary_it(bare: str, operands: Sequence[Any]) -> Sequence[Any]:
-    """Returns the operands whose values should show in the result: of a load the address; none of an atomic operation,
-    whose result is what the memory held, nor of a remainder by an extent, which may be one.
+    """Returns operands whose variation should show in the result.
+
+    For a load this is the address. An atomic operation has none, since its result is the memory's
+    old content; nor has a remainder by an extent, which may be 1.
     """
     if bare in ("load", "masked_load"):
         return operands[:1]
@@ -253,18 +269,19 @@ def _operands_that_vary_it(bare: str, operands: Sequence[Any]) -> Sequence[Any]:
 
 # ---------------------------------------------------------------------- comparisons
 class Compared(NamedTuple):
-    """What one operation compares."""
+    """The comparisons made by an operation."""
 
     comparisons: tuple[tuple[Comparison, int, int], ...]
-    """Each with the places of its two operands among those of the operation, the one that is data first."""
+    """Each comparison with the indices of its two operands, data first."""
     masks: tuple[Any, ...]
     widened: tuple[Callable[[Any], Any], ...]
-    """For each operand, a function that gives its numbers from the array that holds them."""
+    """For each operand, a function from the stored array to its numbers."""
     multiplies: bool = False
-    """Whether the first two of three operands are multiplied, and their product is compared with the third."""
+    """The first two of three operands are multiplied, and their product is compared with the third.
+    """
 
-    def note(self, operands: Sequence[Any], made: Any, masks: Sequence[Any]) -> None:
-        """Notes one evaluation."""
+    def note(self, operands: Sequence[Any], outcome: Any, masks: Sequence[Any]) -> None:
+        """Records the outcomes of an evaluation."""
         if all(comparison.true and comparison.false for comparison, _, _ in self.comparisons):
             for comparison, _, _ in self.comparisons:
                 comparison.evaluations += 1
@@ -275,36 +292,35 @@ class Compared(NamedTuple):
             if self.multiplies:
                 values.append(values[0] * values[1])
             for comparison, data, other in self.comparisons:
-                comparison.note(values[data], values[other], made, live)
+                comparison.note(values[data], values[other], outcome, live)
 
 
-def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared | None:
-    """What an operation of the builder compares, where an operand is data or where all follow from the arguments of the
-    launch; None where that is nothing.
-    """
-    operator, handle = operator_of(name), type(made)
+def comparisons_of(name: str, arguments: Sequence[Any], result: Any) -> Compared | None:
+    """Returns the comparisons made by a builder operation on data, or on values that follow from
+    the launch's arguments; None if there are none."""
+    operator, handle = operator_of(name), type(result)
     handles = [a for a in arguments if type(a) is handle]
     if not operator or len(handles) < 2 or handles[0] is handles[1]:
         return None
-    origin = made.__dict__.get("origin", CONSTANT)
-    decides = made.__dict__["data"].size == 1 and operator not in (*SUMS, *BOTH_WAYS, "clamp")
+    origin = result.__dict__.get("origin", CONSTANT)
+    decides = result.__dict__["data"].size == 1 and operator not in (*SUMS, *BOTH_WAYS, "clamp")
     if origin != DATA and not (origin == ARGUMENT and decides):
         return None
-    if operator in LOGICAL and made.__dict__["data"].dtype != np.bool_:
+    if operator in LOGICAL and result.__dict__["data"].dtype != np.bool_:
         return None
     widened = tuple(widen for widen in map(_widening, handles) if widen is not None)
     if len(widened) < len(handles) or (sites := _sites()) is None:
         return None
     dtype = str(handles[0].dtype.scalar.name)
     if operator in SUMS:
-        return _summed(operator, dtype, handles, sites, masks_of(made), widened)
+        return _summed(operator, dtype, handles, sites, masks_of(result), widened)
     if origin == ARGUMENT:
         sites = at_columns(sites)
     first = 0 if origin_of(handles[0]) == origin else 1
     pairs = [(operator, first, 1 - first)]
     if operator == "clamp":
         pairs = [("max", 0, 1), ("min", 0, 2)]
-    found = []
+    comparisons = []
     for text, data, other in pairs:
         value = _single_number(handles[other], widened[other]) if text not in LOGICAL else None
         is_constant = origin == DATA and origin_of(handles[other]) == CONSTANT
@@ -312,21 +328,22 @@ def comparisons_of(name: str, arguments: Sequence[Any], made: Any) -> Compared |
             sites, text, dtype, value, told_apart=is_constant, of_arguments=origin == ARGUMENT
         )
         if comparison is not None:
-            found.append((comparison, data, other))
-    return Compared(tuple(found), masks_of(made), widened) if found else None
+            comparisons.append((comparison, data, other))
+    return Compared(tuple(comparisons), masks_of(result), widened) if comparisons else None
 
 
 def _summed(
     operator: str, dtype: str, handles: Sequence[Any], sites: Sites, masks: tuple[Any, ...],
     widened: tuple[Callable[[Any], Any], ...],
 ) -> Compared | None:  # fmt: skip
-    """What a sum compares: the sizes of its operands. Of `a * b + c` they are the product and c."""
+    """Returns the comparison made by a sum: of its operands' magnitudes. In `a * b + c` they are
+    the product and c."""
     is_data = [origin_of(handle) == DATA for handle in handles]
     multiplies = len(handles) > 2
     operands = {0: is_data[0], 1: is_data[1]}
     if multiplies:
         operands = {len(handles): is_data[0] or is_data[1], 2: is_data[2]}
-    data, other = sorted(operands, key=lambda place: not operands[place])
+    data, other = sorted(operands, key=lambda index: not operands[index])
     if not operands[other]:
         operator = f"{operator} constant"
     comparison = outcomes.at(sites, operator, dtype, None, told_apart=False)
@@ -341,7 +358,8 @@ def _single_number(handle: Any, widen: Callable[[Any], Any]) -> float | None:
 
 
 def _widening(handle: Any) -> Callable[[Any], Any] | None:
-    """A function that gives the numbers of an array of this handle's type; None for addresses and eight-bit floats."""
+    """Returns a function from an array of the handle's type to numbers; None for addresses and
+    eight-bit floats."""
     from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import widen
 
     name = getattr(handle.dtype.scalar, "name", "")
@@ -355,8 +373,9 @@ def _unchanged(values: Any) -> Any:
 
 
 def _sites(library: bool = False) -> Sites | None:
-    """The places of the kernel's text that are being executed; None in a function of Triton's own library, unless
-    `library`, where its caller counts.
+    """Returns the source positions being executed, innermost first.
+
+    None inside Triton's own library, unless `library` is set: then its caller's positions count.
     """
     frame, sites = sys._getframe(1), list[tuple[str, int, int]]()
     while frame is not None:
@@ -373,12 +392,14 @@ def _sites(library: bool = False) -> Sites | None:
 
 
 _codes: dict[tuple[str, int, int], CodeType] = {}
-"""The code of each place that was executed."""
+"""Source position -> code object executed there."""
 
 
 def at_columns(sites: Sites) -> Sites:
-    """Returns places with the column of the text for the position of the instruction: Python compiles the condition of
-    a `while` twice, and its entry alone is never false.
+    """Replaces instruction offsets by source columns.
+
+    Python compiles the condition of a `while` loop twice, and the copy at the loop's entry is never
+    false.
     """
     return tuple(
         (file, line, _column(_codes.get((file, line, at)), at)) for file, line, at in sites
@@ -392,37 +413,39 @@ def _column(code: CodeType | None, position: int) -> int:
 
 # ---------------------------------------------------------------------- functions of the language
 def carrying_origins(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of the language, which looks into tensors; its results have the origin of what it is given."""
+    """Wraps a language function that reads tensors: its results get the largest origin of its
+    arguments."""
 
     def operation(*arguments: Any, **named: Any) -> Any:
-        given = (*arguments, *named.values())
+        values = (*arguments, *named.values())
         flat = [
-            one
-            for value in given
-            for one in (value if isinstance(value, tuple | list) else (value,))
+            item
+            for value in values
+            for item in (value if isinstance(value, tuple | list) else (value,))
         ]
         origin = max(map(origin_of, flat), default=CONSTANT)
         if origin < DATA or name not in COMBINING:
-            made = function(*arguments, **named)
+            result = function(*arguments, **named)
         else:
-            made = call_on_data(sites_of_caller(), lambda: function(*arguments, **named))
-        for one in made if isinstance(made, tuple | list) else (made,):
-            if origin and (handle := getattr(one, "handle", None)) is not None:
+            result = call_on_data(sites_of_caller(), lambda: function(*arguments, **named))
+        for item in result if isinstance(result, tuple | list) else (result,):
+            if origin and (handle := getattr(item, "handle", None)) is not None:
                 handle.origin = origin
-                if origin == DATA and not isinstance(made, tuple | list):
+                if origin == DATA and not isinstance(result, tuple | list):
                     _observe(
                         name,
                         handle,
                         [getattr(value, "handle", None) for value in flat],
                         type(handle),
                     )
-        return made
+        return result
 
     return operation
 
 
 def call_on_data(sites: Sites, run: Callable[[], Any]) -> Any:
-    """Runs a function of the language that calls one of the kernel's own, whose arguments then are data."""
+    """Runs a language function that calls a function of the kernel, whose arguments then count as
+    data."""
     _within.append(sites)
     try:
         return run()
@@ -431,5 +454,5 @@ def call_on_data(sites: Sites, run: Callable[[], Any]) -> Any:
 
 
 def sites_of_caller() -> Sites:
-    """The places of the kernel's text that are being executed, also inside of Triton's own library."""
+    """Returns the source positions being executed, also inside Triton's own library."""
     return _sites(library=True) or ()

@@ -1,4 +1,5 @@
-"""The comparisons and constant results of a candidate as the judge is told of them, and as it reads them."""
+"""Messages about a candidate's comparisons and constant results, from the replaying process to the
+judge."""
 
 from __future__ import annotations
 
@@ -26,60 +27,62 @@ from kernelwright.tools.trace.trace import Function
 
 MAX_RESULTS_TOLD = 64
 MAX_TEXT = 160
-"""Characters of a line of text."""
+"""Maximum length of a source line in a message."""
 
 
 class ToldComparison(Value):
-    """One comparison on data, as a replaying process tells it."""
+    """A comparison of data, as reported by the replaying process."""
 
     number: int
-    """Which of the candidate's comparisons it is, in all answers of one process."""
+    """Number of the comparison among the candidate's, constant within a process."""
     line: int
-    """Line of the candidate's file; 0 for a library's."""
+    """Line in the candidate's file; 0 for library code."""
     text: str
     operator: str
     dtype: str
     constant: float | None = None
-    """The second operand, where it is one finite number that no data decides."""
+    """The second operand, if a single finite number independent of data."""
     true: bool
     false: bool
     evaluations: int
     of_arguments: bool = False
-    """Whether its operands follow from the arguments of the launch alone."""
+    """Both operands follow from the launch's arguments alone."""
     nearest: tuple[float, float] | None = None
-    """The two operands at the lane where they were nearest, the data first; None where none were finite."""
+    """Operands at the lane with the smallest distance, data first; None if none were finite."""
 
     @property
     def one_sided(self) -> bool:
-        """Whether one of its outcomes was never produced on a lane that is not masked off."""
+        """An outcome never occurred on an active lane."""
         return not (self.true and self.false)
 
 
 class ToldResult(Value):
-    """A result that was one value in all calls although an operand took several, as a replaying process tells it."""
+    """A result with a single value although an operand varied, as reported by the replaying
+    process."""
 
     line: int
-    """Line of the candidate's file; 0 for a library's."""
+    """Line in the candidate's file; 0 for library code."""
     text: str
     operation: str
-    """Of Triton's builder or language: `ashr`, `fp_to_si`, `reduce`."""
+    """Name in Triton's builder or language: `ashr`, `fp_to_si`, `reduce`."""
     value: float | None = None
-    """The only value; None where it is not finite."""
+    """The only value; None if not finite."""
     constants: tuple[float, ...] = ()
-    """Whole numbers of the text that meet data on the way to it."""
+    """Integers in the source that are combined with data on the way to the result."""
 
 
 def told_results(functions: Mapping[str, Function]) -> list[dict[str, Any]]:
-    """Returns JSON of the results that were one value although an operand took several, each with its line."""
+    """Returns JSON of results with a single value although an operand varied, each with its line."""
     files = {file_name(key): function for key, function in functions.items()}
-    told = (_told_result(result, files) for result in observation.constants())
+    results = (_result_as_json(result, files) for result in observation.constants())
+    # A signed division has two steps, `sdiv` and `idiv`, on a single line: the last is reported.
     by_line = {
-        (result["line"], result["text"]): result for result in told
+        (result["line"], result["text"]): result for result in results
     }  # `sdiv` is made of `idiv`
     return list(itertools.islice(by_line.values(), MAX_RESULTS_TOLD))
 
 
-def _told_result(result: ObservedResult, files: Mapping[str, Function]) -> dict[str, Any]:
+def _result_as_json(result: ObservedResult, files: Mapping[str, Function]) -> dict[str, Any]:
     line, text = _line_of(result.sites, files)
     value = float(result.value)
     return {
@@ -88,10 +91,10 @@ def _told_result(result: ObservedResult, files: Mapping[str, Function]) -> dict[
     }  # fmt: skip
 
 
-def read_results(told: Any) -> list[ToldResult]:
-    """Returns what a replaying process told, with its text cleaned. Raises ValueError where it has another form."""
+def read_results(answer: Any) -> list[ToldResult]:
+    """Parses reported results and cleans their text. Raises ValueError for a malformed report."""
     try:
-        read = [ToldResult.model_validate(result) for result in told]
+        read = [ToldResult.model_validate(result) for result in answer]
     except (ValidationError, TypeError) as error:
         raise ValueError(
             f"results of operations have another form: {type(error).__name__}"
@@ -100,24 +103,29 @@ def read_results(told: Any) -> list[ToldResult]:
 
 
 def _line_of(sites: Sites, files: Mapping[str, Function]) -> tuple[int, str]:
-    """Returns the line of the candidate's file and its text; 0 and nothing for a library's."""
+    """Returns the line number in the candidate's file and the line's text; 0 and "" for library
+    code."""
     file, file_line, _ = sites[0] if sites else ("", 0, 0)
     function = files.get(Path(file).parent.name)
-    where = None if function is None else candidate_line(function, file_line - function.line + 1, 0)
-    return (where.line, where.text.strip()[:MAX_TEXT]) if where else (0, "")
+    source_line = (
+        None if function is None else candidate_line(function, file_line - function.line + 1, 0)
+    )
+    return (source_line.line, source_line.text.strip()[:MAX_TEXT]) if source_line else (0, "")
 
 
 def told_comparisons(functions: Mapping[str, Function]) -> list[dict[str, Any]]:
-    """JSON of every comparison that was evaluated."""
+    """Returns JSON of all comparisons that the kernel does not assume."""
     files = {file_name(key): function for key, function in functions.items()}
     return [
-        _told(number, comparison, files)
+        _comparison_as_json(number, comparison, files)
         for number, comparison in enumerate(outcomes.every())
         if not comparison.is_assumed
     ]
 
 
-def _told(number: int, comparison: Comparison, files: Mapping[str, Function]) -> dict[str, Any]:
+def _comparison_as_json(
+    number: int, comparison: Comparison, files: Mapping[str, Function]
+) -> dict[str, Any]:
     line, text = _line_of(comparison.sites, files)
     constant = (
         comparison.constant
@@ -133,25 +141,29 @@ def _told(number: int, comparison: Comparison, files: Mapping[str, Function]) ->
 
 
 class ToldOutcomes(NamedTuple):
-    """What a replaying process tells of the choices of a candidate's kernels."""
+    """Comparisons and constant results reported by a replaying process."""
 
     comparisons: list[ToldComparison]
     constant_results: list[ToldResult]
 
 
 def read_outcomes(answer: Mapping[str, Any]) -> ToldOutcomes:
-    """Returns what a replaying process answered. Raises ValueError where it has another form."""
+    """Parses an answer of the replaying process. Raises ValueError for a malformed answer."""
     return ToldOutcomes(
         read_comparisons(answer.get("comparisons")), read_results(answer.get("results"))
     )
 
 
-def read_comparisons(told: Any) -> list[ToldComparison]:
-    """What a replaying process told, with its text cleaned. Raises ValueError where that has not the form of it."""
+def read_comparisons(answer: Any) -> list[ToldComparison]:
+    """Parses reported comparisons and cleans their text. Raises ValueError for a malformed report."""
     try:
-        read = [ToldComparison.model_validate(one) for one in told]
+        read = [ToldComparison.model_validate(comparison) for comparison in answer]
     except (ValidationError, TypeError) as error:
         raise ValueError(
             f"comparisons have not the form of them: {type(error).__name__}"
         ) from error
-    return [one.with_(text=clean_text(one.text, MAX_TEXT)) for one in read if one.evaluations]
+    return [
+        comparison.with_(text=clean_text(comparison.text, MAX_TEXT))
+        for comparison in read
+        if comparison.evaluations
+    ]

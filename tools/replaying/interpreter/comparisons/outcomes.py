@@ -21,20 +21,22 @@ MAX_CONSTANTS = 16
 share the last entry.
 """
 Sites = tuple[tuple[str, int, int], ...]
-"""Places in the texts of kernels, the innermost call first: file, line, position of the instruction."""
+"""Source positions, the innermost call first: file, line, instruction offset."""
 BOTH_WAYS = ("min", "max")
-"""Operators whose outcome is the larger operand; equal operands are no outcome."""
+"""Operators whose outcome is the larger operand; equal operands count as no outcome."""
 LOGICAL = ("and", "or")
-"""Operators of truths, between which there is no distance."""
+"""Logical operators, whose operands have no distance."""
 
 
 SUMS, SUMS_WITH_CONSTANT = ("+", "-"), ("+ constant", "- constant")
-"""Operators of floating-point sums of two values that are data, and of one with a value that no data decides."""
+"""Operators of floating-point sums: of two data-dependent values, and of data and a constant."""
 ADDITIVE = (*SUMS, *SUMS_WITH_CONSTANT)
 LEAST_ROUNDING_CONSTANT = 2.0**20
-"""A constant that is added to round a number to whole parts; what is left of it is followed as a result."""
+"""Smallest constant treated as rounding to integers when added; the constant's lasting effect is
+tracked as a result."""
 LEAST_SHARE = 2.0**-14
-"""Of the larger operand of a sum: a smaller one changes the sum by less than the judge tells from rounding."""
+"""Relative size below which an operand of a sum has no effect that the judge distinguishes from
+rounding."""
 
 
 class Miss(NamedTuple):
@@ -59,10 +61,13 @@ class Comparison:
         single number without data. of_arguments: whether both operands follow from the arguments
         of the launch alone, so that no draw decides it, and a size does.
         """
-        self.sites, self.operator, self.dtype, self.constant = sites, operator, dtype, constant
+        self.sites = sites
+        self.operator = operator
+        self.dtype = dtype
+        self.constant = constant
         self.of_arguments = of_arguments
         self.is_assumed = False
-        """Whether the kernel tells the compiler that it holds, by `tl.assume`."""
+        """The kernel asserts the comparison to the compiler, by `tl.assume`."""
         self.forget()
 
     def forget(self) -> None:
@@ -110,7 +115,7 @@ class Comparison:
             self._measure(data, other)
 
     def _note_shares(self, data: np.ndarray, other: np.ndarray) -> None:
-        """Notes which operands of a sum count. A constant counts as if it did."""
+        """Records which operands of a sum have an effect. A constant always counts as having one."""
         sizes, others = np.abs(data), np.abs(other)
         is_larger_share = (sizes > LEAST_SHARE * others) & (sizes > 0)
         self.true = self.true or bool(is_larger_share.any())
@@ -133,13 +138,12 @@ class Comparison:
 def _with_known_operands(
     data: np.ndarray, other: np.ndarray, live: np.ndarray | None, is_constant: bool
 ) -> np.ndarray:
-    """Returns the lanes on which both operands of a sum are numbers. Beside an infinite constant nothing counts: a
-    running maximum begins with one.
-    """
-    known = ~(np.isnan(data) | np.isnan(other))
+    """Returns the lanes on which both operands of a sum are numbers, and a constant finite: a
+    running maximum starts at infinity."""
+    numeric = ~(np.isnan(data) | np.isnan(other))
     if is_constant:
-        known &= np.isfinite(other)
-    return known if live is None else live & known
+        numeric &= np.isfinite(other)
+    return numeric if live is None else live & numeric
 
 
 class Outcomes:
@@ -175,7 +179,7 @@ class Outcomes:
         return comparison
 
     def every(self) -> Iterable[Comparison]:
-        """All comparisons, in the order in which they were met first."""
+        """Returns all comparisons, in order of first occurrence."""
         return self._comparisons.values()
 
     def begin_draw(self) -> None:
@@ -184,15 +188,15 @@ class Outcomes:
             comparison.nearest = None
 
     def forget_outcomes(self) -> None:
-        """Forgets all outcomes; records of kernels go on telling of the same comparisons."""
+        """Resets all outcomes; records of kernels keep reporting to the same comparisons."""
         for comparison in self._comparisons.values():
             comparison.forget()
 
     def forget_comparisons(self) -> None:
-        """Forgets all comparisons: another candidate comes."""
+        """Drops all comparisons, before another candidate."""
         self._comparisons.clear()
         self._constants.clear()
 
 
 outcomes = Outcomes()
-"""Those of the candidate whose kernels this process holds."""
+"""Comparisons of the candidate whose kernels are loaded in this process."""

@@ -1,4 +1,4 @@
-"""Steps of a record that note the outcomes of their comparisons when they are replayed, for one program or for many."""
+"""Adds recording of outcomes to steps of a record, for replays of single programs and of batches."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Step(NamedTuple):
     name: str
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
-    made: Any
-    """Its result."""
+    result: Any
+    """Result of the operation."""
     run: Run
-    """Does it for one program."""
+    """Runs the operation for a single program."""
     together: Together | None
     """Runs the operation for many programs at once."""
     operands: tuple[int, ...]
-    """The slots of its handles."""
+    """Slots of the operation's handles."""
     is_quick: bool
-    """Whether `run` takes the values of `operands`, not all values."""
+    """`run` takes the values of `operands`, not the list of all values."""
 
 
 def noting(step: Step, slot_of: Callable[[Any], int]) -> Step:
-    """The step, which also notes the outcomes of what it compares, and its values where they have not varied yet.
+    """Returns the step extended to record comparison outcomes, and its values until they vary.
 
-    slot_of: gives the slot of a handle's value.
+    slot_of: maps a handle to the slot of its value.
     """
     return _noting_values(_noting_outcomes(step, slot_of), slot_of)
 
@@ -55,7 +55,7 @@ def noting(step: Step, slot_of: Callable[[Any], int]) -> Step:
 def _noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
     if step.name in COMBINING:
         return _noting_inside(step)
-    compared = comparisons_of(step.name, step.arguments, step.made)
+    compared = comparisons_of(step.name, step.arguments, step.result)
     if compared is None or not step.operands:
         return step
     count = len(step.operands)
@@ -71,19 +71,19 @@ def _noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
 
 def _noting(compared: Compared, run: Run, count: int) -> Run:
     def noted(*values: Any) -> Any:
-        made = run(*values[:count])
-        compared.note(values[:count], made, values[count:])
-        return made
+        output = run(*values[:count])
+        compared.note(values[:count], output, values[count:])
+        return output
 
     return noted
 
 
 def _noting_of_all(compared: Compared, run: Run, operands: Sequence[int], count: int) -> Run:
     def noted(values: Any) -> Any:
-        made = run(values)
+        output = run(values)
         needed = [values[slot] for slot in operands]
-        compared.note(needed[:count], made, needed[count:])
-        return made
+        compared.note(needed[:count], output, needed[count:])
+        return output
 
     return noted
 
@@ -92,19 +92,22 @@ def _noting_together(compared: Compared, step: Step, count: int) -> Together:
     from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
 
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
-        made = _made_together(step, values, leads, count)
+        output = _run_batch(step, values, leads, count)
         spread = aligned(values, leads)
-        compared.note(spread[:count], made, spread[count:])
-        return made
+        compared.note(spread[:count], output, spread[count:])
+        return output
 
     return noted
 
 
 def _noting_inside(step: Step) -> Step:
-    """A combination whose function is the kernel's own: what that compares is noted where it is called."""
-    given = (*step.arguments, *step.named.values())
+    """Extends a combination by a function of the kernel: comparisons inside are recorded at each
+    call."""
+    operands = (*step.arguments, *step.named.values())
     flat = [
-        one for value in given for one in (value if isinstance(value, tuple | list) else (value,))
+        item
+        for value in operands
+        for item in (value if isinstance(value, tuple | list) else (value,))
     ]
     if max(map(origin_of, flat), default=0) < DATA:
         return step
@@ -123,18 +126,18 @@ def _noting_inside(step: Step) -> Step:
 
 
 def _noting_values(step: Step, slot_of: Callable[[Any], int]) -> Step:
-    """The step, which also notes the values that it gives as long as they are one value."""
+    """Extends a step to record its values, as long as they are equal."""
     keeps = step.name.removeprefix("create_") in KEEPING_VALUES
-    if keeps or isinstance(step.made, list | tuple) or step.made is None:
+    if keeps or isinstance(step.result, list | tuple) or step.result is None:
         return step
-    if (result := result_of(step.made)) is None:
+    if (result := result_of(step.result)) is None:
         return step
     if result.varied:
         result.varied_when_recorded = True
         return step
     if not step.operands:
         return step
-    handle = getattr(step.made, "handle", step.made)
+    handle = getattr(step.result, "handle", step.result)
     count, operands = len(step.operands), (*step.operands, *map(slot_of, masks_of(handle)))
     run = _run_noting_values(result, step.run, operands, count, step.is_quick)
     together = None if step.together is None else _noting_values_together(result, step, count)
@@ -145,16 +148,16 @@ def _run_noting_values(
     result: ObservedResult, run: Run, operands: Sequence[int], count: int, is_quick: bool
 ) -> Run:
     def quick(*values: Any) -> Any:
-        made = run(*values[:count])
+        output = run(*values[:count])
         if not result.varied:
-            result.note(made, lanes_alive(values[count:]))
-        return made
+            result.note(output, lanes_alive(values[count:]))
+        return output
 
     def of_all(values: Any) -> Any:
-        made = run(values)
+        output = run(values)
         if not result.varied:
-            result.note(made, lanes_alive([values[slot] for slot in operands[count:]]))
-        return made
+            result.note(output, lanes_alive([values[slot] for slot in operands[count:]]))
+        return output
 
     return quick if is_quick else of_all
 
@@ -163,19 +166,20 @@ def _noting_values_together(result: ObservedResult, step: Step, count: int) -> T
     from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
 
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
-        made = _made_together(step, values, leads, count)
+        output = _run_batch(step, values, leads, count)
         if not result.varied:
-            spread = aligned([made, *values[count:]], [True, *leads[count:]])
+            spread = aligned([output, *values[count:]], [True, *leads[count:]])
             result.note(spread[0], lanes_alive(spread[1:]))
-        return made
+        return output
 
     return noted
 
 
-def _made_together(step: Step, values: list[Any], leads: Sequence[bool], count: int) -> Any:
-    """Runs a step for many programs. Raises ValueError where that is not possible.
+def _run_batch(step: Step, values: list[Any], leads: Sequence[bool], count: int) -> Any:
+    """Runs a step for a batch of programs. Raises ValueError if the step has no such form.
 
-    values: of its operands, `count` of them, and of their masks, which alone may differ from program to program.
+    values: those of `count` operands, then those of masks. If no operand differs between programs,
+    the step runs once.
     """
     import numpy as np
 

@@ -71,7 +71,9 @@ def _install_arithmetic() -> None:
     from triton.runtime import interpreter
 
     builder = interpreter.InterpreterBuilder
-    unary, binary, ternary = builder.unary_op, builder.binary_op, builder.ternary_op
+    unary = builder.unary_op
+    binary = builder.binary_op
+    ternary = builder.ternary_op
 
     def unary_op(self: Any, value: TensorHandle, function: Callable[..., Any]) -> Any:
         if not _is_bf16(value):
@@ -100,7 +102,9 @@ def _install_arithmetic() -> None:
     def fused(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         return (x.astype(np.float64) * y + z).astype(np.float32)
 
-    builder.unary_op, builder.binary_op, builder.ternary_op = unary_op, binary_op, ternary_op
+    builder.unary_op = unary_op
+    builder.binary_op = binary_op
+    builder.ternary_op = ternary_op
     builder.create_fma = _over_float32(builder.create_fma, fused)
     builder.create_rsqrt = _over_float32(builder.create_rsqrt, lambda x: 1 / np.sqrt(x))
     builder.create_erf = _over_float32(builder.create_erf, interpreter.np_erf_fp32)
@@ -110,8 +114,10 @@ def _install_conversions() -> None:
     import triton.language as tl
     from triton.runtime import interpreter
 
-    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
-    bf16, cast = tl.bfloat16, builder.cast_impl
+    builder = interpreter.InterpreterBuilder
+    handle = interpreter.TensorHandle
+    bf16 = tl.bfloat16
+    cast = builder.cast_impl
 
     def cast_impl(self: Any, value: TensorHandle, type_: tl.dtype) -> Any:
         target = type_.scalar

@@ -30,11 +30,9 @@ def install() -> None:
     """
     from triton.runtime import interpreter
 
-    builder, handle, np_dtype = (
-        interpreter.InterpreterBuilder,
-        interpreter.TensorHandle,
-        interpreter._get_np_dtype,
-    )
+    builder = interpreter.InterpreterBuilder
+    handle = interpreter.TensorHandle
+    np_dtype = interpreter._get_np_dtype
 
     def masked_load(
         self: Any,
@@ -65,7 +63,8 @@ def install() -> None:
     def barrier(self: Any) -> None:
         current[-1].barrier()
 
-    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+    builder.create_masked_load = masked_load
+    builder.create_masked_store = masked_store
     builder.create_barrier = barrier
     _install_atomic_updates()
     if hasattr(builder, "create_atomic_poll"):  # Triton 3.6 has none of the three
@@ -78,9 +77,11 @@ def _install_atomic_updates() -> None:
 
     from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import add_atomically
 
-    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    builder = interpreter.InterpreterBuilder
+    handle = interpreter.TensorHandle
     adding = interpreter._ir.ATOMIC_OP.FADD
-    original_rmw, original_cas = builder.create_atomic_rmw, builder.create_atomic_cas
+    original_rmw = builder.create_atomic_rmw
+    original_cas = builder.create_atomic_cas
 
     def atomic_rmw(
         self: Any,
@@ -115,18 +116,17 @@ def _install_atomic_updates() -> None:
         swap = partial(original_cas, self, ptr, cmp, val, sem, scope)
         return current[-1].atomic(addresses, None, size, MemoryOrder.of(sem), swap)
 
-    builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
+    builder.create_atomic_rmw = atomic_rmw
+    builder.create_atomic_cas = atomic_cas
 
 
 def _install_atomic_accesses() -> None:
     """Replaces `tl.atomic_load`, `tl.atomic_store` and `tl.atomic_poll` by guarded ones."""
     from triton.runtime import interpreter
 
-    builder, handle, np_dtype = (
-        interpreter.InterpreterBuilder,
-        interpreter.TensorHandle,
-        interpreter._get_np_dtype,
-    )
+    builder = interpreter.InterpreterBuilder
+    handle = interpreter.TensorHandle
+    np_dtype = interpreter._get_np_dtype
     original_poll = builder.create_atomic_poll
 
     def atomic_load(self: Any, ptr: Handle, mask: Handle, sem: object, scope: object) -> Any:
@@ -169,7 +169,8 @@ def _install_atomic_accesses() -> None:
             current[-1].acquire(ptr.data[matched.data])
         return matched
 
-    builder.create_atomic_load, builder.create_atomic_store = atomic_load, atomic_store
+    builder.create_atomic_load = atomic_load
+    builder.create_atomic_store = atomic_store
     builder.create_atomic_poll = atomic_poll
 
 

@@ -26,7 +26,8 @@ def remember_shapes() -> None:
 
     of_types: dict[tuple[int, ...], tuple[Any, int, str]] = {}
     of_tensors: dict[tuple[int, ...], tuple[Any, Any]] = {}
-    type_init, tensor_init = core.block_type.__init__, core.tensor.__init__
+    type_init = core.block_type.__init__
+    tensor_init = core.tensor.__init__
     constexpr = core.constexpr
 
     def block_type(self: Any, element_ty: tl.dtype, shape: Any) -> None:
@@ -54,7 +55,9 @@ def remember_shapes() -> None:
             if len(of_tensors) < MAX_REMEMBERED_SHAPES:
                 of_tensors[key] = self.numel, self.shape
             return
-        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.handle = handle
+        self.type = type
+        self.dtype = type.scalar
         self.numel, self.shape = cached
 
     core.block_type.__init__, core.tensor.__init__ = block_type, tensor
@@ -64,7 +67,8 @@ def unwrap_sooner() -> None:
     """Returns values of plain types from `_unwrap_if_constexpr` without further checks."""
     import triton.language.core as core
 
-    original, constexpr = core._unwrap_if_constexpr, core.constexpr
+    original = core._unwrap_if_constexpr
+    constexpr = core.constexpr
     plain = {
         int,
         float,
@@ -120,10 +124,8 @@ def remember_types() -> None:
 
     blocks: dict[tuple[str, tuple[int, ...]], Any] = {}
     computed: dict[tuple[str, bool, str, bool, bool], Any] = {}
-    with_element_ty, computation_type = (
-        core.block_type.with_element_ty,
-        TritonSemantic.computation_type_impl,
-    )
+    with_element_ty = core.block_type.with_element_ty
+    computation_type = TritonSemantic.computation_type_impl
 
     def with_element(self: Any, scalar: tl.dtype) -> Any:
         if (
@@ -161,10 +163,8 @@ def broadcast_by_type() -> None:
     from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
 
-    original, check = (
-        TritonSemantic.broadcast_impl_value,
-        TritonSemantic.binary_op_type_checking_impl,
-    )
+    original = TritonSemantic.broadcast_impl_value
+    check = TritonSemantic.binary_op_type_checking_impl
     operands: list[bool] = []
 
     def check_types(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -175,7 +175,8 @@ def broadcast_by_type() -> None:
             operands.pop()
 
     def broadcast(self: Any, lhs: tl.tensor, rhs: tl.tensor) -> Any:
-        lhs_type, right = lhs.type, rhs.type
+        lhs_type = lhs.type
+        right = rhs.type
         if lhs_type.is_block() and right.is_block() and lhs_type.shape is right.shape:
             return lhs, rhs
         if not operands or not (lhs_type.is_block() or right.is_block()):
@@ -198,10 +199,8 @@ def broadcast_by_type() -> None:
             value.data.reshape(*shape[:axis], 1, *shape[axis:]), value.dtype.scalar
         )
 
-    TritonSemantic.broadcast_impl_value, TritonSemantic.binary_op_type_checking_impl = (
-        broadcast,
-        check_types,
-    )
+    TritonSemantic.broadcast_impl_value = broadcast
+    TritonSemantic.binary_op_type_checking_impl = check_types
     interpreter.InterpreterBuilder.create_expand_dims = expand_dims
 
 
@@ -280,7 +279,8 @@ def _spread(lhs: tl.tensor, rhs: tl.tensor) -> Any:
     """Returns both operands with the type of their common shape; None if they must be converted."""
     import triton.language.core as core
 
-    lhs_type, right = lhs.type, rhs.type
+    lhs_type = lhs.type
+    right = rhs.type
     if lhs.shape is rhs.shape:
         return lhs, rhs
     if not right.is_block():
@@ -303,7 +303,8 @@ class _DirectOperands:
         """check: Triton's own type check of the two operands of an operation."""
         import triton.language.core as core
 
-        self._check, self._core = check, core
+        self._check = check
+        self._core = core
         self._keeps_type: dict[tuple[str, bool], bool] = {}
         self._constants: dict[tuple[str, int, bool], Any] = {}
 
@@ -367,7 +368,8 @@ def check_types_at_once() -> None:
     import triton.language.core as core
     from triton.language.semantic import TritonSemantic
 
-    check, tensor = TritonSemantic.binary_op_type_checking_impl, core.tensor
+    check = TritonSemantic.binary_op_type_checking_impl
+    tensor = core.tensor
     direct = _DirectOperands(check)
 
     def check_types(

@@ -279,7 +279,8 @@ def _product_in_half(a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> np.ndarr
 
 def _bf16_parts(values: np.ndarray) -> list[np.ndarray]:
     """Three bf16 numbers, as fp32, whose sum is the value."""
-    parts, remainder = [], values
+    parts = []
+    remainder = values
     with np.errstate(invalid="ignore"):
         for _ in range(3):
             parts.append(_bf16(remainder))

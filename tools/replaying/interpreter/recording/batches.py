@@ -61,13 +61,11 @@ class Batches:
         enter: sets the interpreter's state to a program. run: interprets or replays the entered
         program alone. handles: those of the launch's arguments.
         """
-        self._record, self._guard, self._enter, self._run, self._handles = (
-            record,
-            guard,
-            enter,
-            run,
-            handles,
-        )
+        self._record = record
+        self._guard = guard
+        self._enter = enter
+        self._run = run
+        self._handles = handles
 
     def run_all(self, programs: Iterator[Program]) -> bool:
         """Runs all programs; False if they share memory or fail, with memory restored."""
@@ -134,18 +132,17 @@ class _Branch:
     def __init__(
         self, group: list[Program], values: list[Any], leads: list[bool], node: Node, wrote: bool
     ) -> None:
-        self._group, self._values, self._leads, self._node, self._wrote = (
-            group,
-            values,
-            leads,
-            node,
-            wrote,
-        )
+        self._group = group
+        self._values = values
+        self._leads = leads
+        self._node = node
+        self._wrote = wrote
 
     def take_steps(self, guard: BatchGuard, enter: Callable[[Program], None]) -> None:
         """Runs all steps of the node. Raises CannotRunTogether and errors of steps."""
         numbers = np.array([p.number + 1 for p in self._group], np.int32)
-        values, leads = self._values, self._leads
+        values = self._values
+        leads = self._leads
         values += self._node.fresh
         leads += [False] * len(self._node.fresh)
         unused = self._node.unused_after or repeat(())
@@ -261,7 +258,9 @@ class _OfOneProgram:
     """View of the values as seen by a single program."""
 
     def __init__(self, values: Sequence[Any], leads: Sequence[bool], index: int) -> None:
-        self._values, self._leads, self._index = values, leads, index
+        self._values = values
+        self._leads = leads
+        self._index = index
 
     def __getitem__(self, slot: int) -> Any:
         value = self._values[slot]

@@ -63,7 +63,8 @@ class Node:
 
     def decides_by(self, slot: int) -> None:
         """Ends the node with a decision on the value of `slot`."""
-        self.decision, self.complete = slot, True
+        self.decision = slot
+        self.complete = True
         self.bytes = sum(step.bytes for step in self.steps)
 
     def ends(self) -> None:

@@ -105,7 +105,8 @@ class Quick:
     def _shaped(
         name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
     ) -> Arrays | None:
-        shape, dtype = result.data.shape, result.data.dtype
+        shape = result.data.shape
+        dtype = result.data.dtype
         if name == "create_addptr" and len(handles) == 2:
             width = max(1, handles[0].get_element_ty().primitive_bitwidth // 8)
             return lambda pointer, offset: _moved(pointer, offset, np.uint64(width))
@@ -241,7 +242,8 @@ def quick_reduction(
 
 
 def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> Arrays | None:
-    shape, guards = pointers.data.shape, guarded_memory.current
+    shape = pointers.data.shape
+    guards = guarded_memory.current
     if any(h is not None and h.data.shape != shape for h in (mask, other)):
         return None
     if mask is not None and mask.data.dtype != np.bool_:
@@ -260,7 +262,8 @@ def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> A
 
 
 def _store(pointers: Any, value: Any, mask: Any) -> Arrays | None:
-    shape, guards = pointers.data.shape, guarded_memory.current
+    shape = pointers.data.shape
+    guards = guarded_memory.current
     if value.data.shape != shape or (mask is not None and mask.data.shape != shape):
         return None
     if mask is not None and mask.data.dtype != np.bool_:

@@ -108,7 +108,8 @@ class Programs:
             raise
         finally:
             if not done and recorder.recording:
-                self._given_up, self._root = True, None
+                self._given_up = True
+                self._root = None
 
     def _replay(
         self, root: Node, function: Function, arguments: Mapping[str, Any], handles: Sequence[Any]
@@ -147,7 +148,8 @@ class Programs:
         self._nodes += 1
         if self._nodes > MAX_NODES or (self._misses > MAX_MISSES and self._misses > self._hits):
             recorder.stop_at(len(node.steps))
-            self._given_up, self._root = True, None
+            self._given_up = True
+            self._root = None
 
     @staticmethod
     def _steps(node: Node, values: list[Any], take: Callable[[int], Any]) -> int | None:

@@ -78,7 +78,9 @@ class Recorder:
         self._lang = language()
         self._plain = (self._lang.handle, *_PLAIN, type(None))
         self.root = self._node = root
-        self.recording, self.failed, self._watches = True, False, False
+        self.recording = True
+        self.failed = False
+        self._watches = False
         self.busy = self.bytes = self._steps = 0
         """Depth of nested operations in progress."""
         self._ids: dict[int, int] = {}
@@ -99,7 +101,8 @@ class Recorder:
 
     def stop_at(self, step: int) -> None:
         """Sets the number of completed steps in the path's last node, and disables recording."""
-        self._stop, self.recording = step, False
+        self._stop = step
+        self.recording = False
 
     # ------------------------------------------------------------------ what runs
     @contextmanager
@@ -173,7 +176,8 @@ class Recorder:
             self._begin_node(data.tobytes())
 
     def _begin_node(self, decided: bytes) -> None:
-        before, self._step_index = self._node, 0
+        before = self._node
+        self._step_index = 0
         before.children[decided] = self._node = Node()
         self._node.bytes_before = before.bytes_before + before.bytes
         if self._first_new is None:
@@ -224,7 +228,8 @@ class Recorder:
     def _restored(self, form: Any) -> Any:
         if isinstance(form, HandleSlot):
             handle = self._lang.handle(self._values[form.slot], form.dtype)
-            handle.origin, handle.result = form.origin, form.result
+            handle.origin = form.origin
+            handle.result = form.result
             self._know(handle, form.slot)
             return handle if form.type is None else self._lang.tensor(handle, form.type)
         if isinstance(form, list | tuple):
@@ -300,7 +305,8 @@ class Recorder:
             Step(name, arguments, named, result, run, paths.together, operands, quick),
             self._operand,
         )
-        run, operands = step.run, step.operands
+        run = step.run
+        operands = step.operands
         uses = operands if quick else (*operands, *self._slots((arguments, list(named.values()))))
         slot, before = self._new(None), self.bytes
         form = self._form(result, slot)

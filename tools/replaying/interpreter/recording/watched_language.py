@@ -73,7 +73,8 @@ class _Watched:
     """Proxy of the builder that passes operations through a recorder."""
 
     def __init__(self, watcher: Watcher, builder: Any) -> None:
-        self._watcher, self._builder = watcher, builder
+        self._watcher = watcher
+        self._builder = builder
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._builder, name)
