@@ -1,7 +1,5 @@
-"""One call as a CUDA graph: what its host code costs is left out of every replay.
-
-For the replayed steps of a candidate and for the reference alike.
-"""
+"""Captures a call as a CUDA graph, whose replays exclude the host code's time. For candidate and
+reference."""
 
 from __future__ import annotations
 
@@ -16,15 +14,17 @@ from kernelwright.tools.numerics.seeds import generators_locked
 
 
 class CaptureFailed(Exception):
-    """The call cannot be captured: it waits for the device, copies between host and device, or allocates outside of
-    torch. The message says what was seen.
+    """Raised if a call cannot be captured: it synchronises, copies between host and device, or
+    allocates outside of torch.
+
+    The message holds the first line of the driver's or torch's error.
     """
 
 
 class Pool:
-    """Memory that several graphs use one after the other.
+    """Memory shared by several graphs that are replayed in turn.
 
-    Keeps the outputs of each apart, for they are held as long as the graph.
+    The outputs of each graph are separate, since they live as long as the graph.
     """
 
     def __init__(self) -> None:
@@ -32,24 +32,25 @@ class Pool:
 
         self.handle = torch.cuda.graph_pool_handle()
         self.stream = torch.cuda.Stream()
-        """On which all of them are captured; they are replayed on the current one."""
+        """Stream of all captures; replays use the current stream."""
 
 
 class Captured:
-    """One call in a graph. Its outputs, and whatever else it returns, are held until `release`."""
+    """A call in a graph. Its outputs and other results are held until `release`."""
 
     def __init__(self, call: Callable[[], Any], pool: Pool, *, first: bool = True) -> None:
-        """Runs `call` once before, for what happens at a first call only, and once in the capture, where nothing
-        runs. first: False where the same steps have run on the pool's stream, or make nothing for it. Raises
-        CaptureFailed, or what a first call raises.
+        """Runs the call once, for the effects of first calls, then captures it. Raises
+        CaptureFailed, and errors of the first run.
+
+        first: False if the same steps have run on the pool's stream, or allocate nothing for it.
         """
         import torch
 
         torch.cuda.synchronize()
         self.lasting = frozenset[int]()
-        """Addresses of the memory that the first call's outputs lay in.
+        """Addresses of the memory of the first run's outputs.
 
-        Outputs of the graph that lie there were not allocated by it.
+        Outputs of the graph at such an address were not allocated by the graph.
         """
         if first:
             with torch.cuda.stream(pool.stream):
@@ -72,11 +73,11 @@ class Captured:
         torch.cuda.synchronize()
 
     def replay(self) -> None:
-        """Replays the graph on the current stream. Returns at once."""
+        """Replays the graph on the current stream, asynchronously."""
         self._graph.replay()
 
     def release(self) -> None:
-        """Gives the graph's memory back to the pool."""
+        """Returns the graph's memory to the pool."""
         self.outputs = None
         self._graph.reset()
 
@@ -86,9 +87,8 @@ def _storages(outputs: Any) -> frozenset[int]:
 
 
 def _abandon(graph: Any, pool: Pool) -> None:
-    """Ends a capture that has failed, for the stream and for torch's allocator, which otherwise believes that one
-    is under way for ever.
-    """
+    """Ends a failed capture, for the stream and for torch's allocator, which would otherwise stay
+    in capture mode."""
     import torch
 
     with contextlib.suppress(RuntimeError):

@@ -20,7 +20,8 @@ STATIC_SHARED_BYTES = 48 << 10
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 """Blocks a dimension (CUDA C++ Programming Guide, table of technical specifications)."""
 MAX_THREADS_PER_BLOCK = 1024
-TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 128
+TENSOR_MAP_BYTES = 128
+TENSOR_MAP_ALIGNMENT = 128
 
 _MAX_THREADS, _STATIC_SHARED_SIZE, _DYNAMIC_SHARED, _LARGE_CLUSTERS = 0, 1, 8, 14
 """CUfunction_attribute."""
@@ -45,7 +46,8 @@ class DriverError(RuntimeError):
     """A call of the driver failed with `code`, a CUresult."""
 
     def __init__(self, code: int, call: str) -> None:
-        self.code, self.call = code, call
+        self.code = code
+        self.call = call
         super().__init__(f"{call}: {name_of(code)} ({code})")
 
 
@@ -146,7 +148,8 @@ class LoadedKernel:
     def __init__(self, image: bytes, name: str, shape: Shape, device: int) -> None:
         """Loads it. Raises DriverError."""
         cuda = driver()
-        self.name, self.shape = name, shape
+        self.name = name
+        self.shape = shape
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         check(cuda.cuModuleLoadData(ctypes.byref(self._module), image), "cuModuleLoadData")
         try:

@@ -1,10 +1,15 @@
-"""The arguments of one kernel launch as the bytes that the CUDA driver is given: what Triton's own launcher does, for
-Triton 3.6 and 3.9.
+"""Converts the arguments of a kernel launch to bytes for the CUDA driver, as Triton's launcher does
+in Triton 3.6 and 3.9.
 
-Triton passes every run-time parameter by value: pointers and integers little-endian, `fp16` rounded, `bf16` cut off,
-`fp32` rounded to nearest. A parameter whose type is `constexpr` is not passed. Tuples are flattened. A tensor
-descriptor becomes either a tensor map (TMA) or its base pointer, shape, strides and flags, followed by shape and
-strides once more. The kernel takes two more pointers at the end, its global and its profiling scratch.
+Triton passes every run-time parameter by value: pointers and integers little-endian, `fp16`
+rounded, `bf16` truncated, `fp32` rounded to nearest. A parameter of type `constexpr` is not passed.
+Tuples are flattened. A tensor descriptor becomes either a tensor map (TMA) or its base pointer,
+shape, strides and flags, each followed by shape and strides again. The last two parameters of a
+kernel are pointers to its global and its profiling scratch memory.
+
+Example: signature {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"} with arguments {"x": tensor at
+0x7f00, "n": -1} gives the cells c_uint64(0x7f00) and c_uint64(0xFFFFFFFFFFFFFFFF); the driver reads
+four bytes of the second.
 """
 
 from __future__ import annotations
@@ -24,39 +29,42 @@ FLOAT_TYPES = frozenset({"fp16", "bf16", "fp32", "f32", "fp64"})
 _DESCRIPTOR = re.compile(r"tensordesc(?:_im2col)?<([^\[>]*)\[([^\]]*)\]")
 _ALL_BITS = (1 << 64) - 1
 HOST_TYPES = {8: 10, 9: 8, 10: 9}
-"""Triton's number of an element type in a tensor map -> the driver's (CUtensorMapDataType), where they differ."""
+"""Triton's number of an element type in a tensor map -> the driver's (CUtensorMapDataType), if
+different."""
 TF32 = 11
 """CU_TENSOR_MAP_DATA_TYPE_TFLOAT32."""
 MAX_DIMENSIONS = 5
 
 
 class ArgumentError(ValueError):
-    """A launch whose arguments do not fit the kernel's parameters. The message names the parameter."""
+    """Raised for arguments that do not fit the kernel's parameters. The message names the
+    parameter."""
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What cuTensorMapEncodeTiled is asked for, innermost dimension first."""
+    """Arguments of cuTensorMapEncodeTiled, innermost dimension first."""
 
     address: int
     element_type: int
     """CUtensorMapDataType."""
     sizes: tuple[int, ...]
-    """Elements."""
+    """Sizes in elements."""
     strides: tuple[int, ...]
-    """Bytes, of all dimensions but the innermost."""
+    """Strides in bytes, of all dimensions but the innermost."""
     box: tuple[int, ...]
     swizzle: int
     fill_nan: bool
 
 
 Encode = Callable[[TensorMap], Any]
-"""Makes the driver's 128 bytes of a tensor map, as a ctypes object aligned to 128."""
+"""Creates the driver's 128 bytes of a tensor map, as a ctypes object aligned to 128."""
 
 
 def flags_of_descriptor() -> int:
-    """How many booleans this Triton passes behind the strides of a descriptor without a tensor map: 1 (padding) in
-    3.6, 2 (rounding to tf32 too) in 3.9.
+    """Returns the number of booleans behind the strides of a descriptor without a tensor map.
+
+    1 (padding) in Triton 3.6, 2 (also rounding to tf32) in 3.9.
     """
     try:
         from triton.backends.driver import decompose_descriptor
@@ -66,7 +74,7 @@ def flags_of_descriptor() -> int:
 
 
 class Parameters:
-    """The run-time parameters of one kernel, in order."""
+    """The run-time parameters of a kernel, in order."""
 
     def __init__(
         self,
@@ -74,22 +82,24 @@ class Parameters:
         tensor_maps: Sequence[Mapping[str, Any]] | None,
         flags: int,
     ) -> None:
-        """signature: parameter -> Triton's type, a list for a tuple.
+        """Checks the descriptors. Raises ArgumentError.
 
-        tensor_maps: the kernel's `tensordesc_meta`, one for each descriptor in order, or nothing.
+        signature: parameter -> Triton type, a list for a tuple. tensor_maps: the kernel's
+        `tensordesc_meta`, an entry per descriptor in order, or None.
         """
         self._types = {name: kind for name, kind in signature.items() if kind != "constexpr"}
         self._maps, self._flags = list(tensor_maps or ()), flags
-        found = sum(
+        descriptor_count = sum(
             1 for kind in _leaves(list(self._types.values())) if kind.startswith("tensordesc")
         )
-        if self._maps and len(self._maps) != found:
+        if self._maps and len(self._maps) != descriptor_count:
             raise ArgumentError(
-                f"{found} descriptors in the signature, {len(self._maps)} tensor maps in the binary"
+                f"{descriptor_count} descriptors in the signature, {len(self._maps)} tensor maps in the binary"
             )
 
     def cells(self, args: Mapping[str, Any], encode: Encode) -> list[Any]:
-        """One ctypes object a parameter of the binary, without the two scratch pointers. Raises ArgumentError."""
+        """Returns a ctypes object per parameter of the binary, without the two scratch pointers.
+        Raises ArgumentError."""
         waiting = iter(self._maps)
         cells: list[Any] = []
         for name, kind in self._types.items():
@@ -102,8 +112,8 @@ class Parameters:
         self, name: str, kind: Json, value: Any, cells: list[Any], waiting: Any, encode: Encode
     ) -> None:
         if isinstance(kind, list | tuple):
-            for inner, one in _pairs(name, kind, value):
-                self._add(name, inner, one, cells, waiting, encode)
+            for inner, item in _pairs(name, kind, value):
+                self._add(name, inner, item, cells, waiting, encode)
         elif kind.startswith("tensordesc"):
             cells.extend(self._descriptor(name, kind, value, next(waiting, None), encode))
         else:
@@ -113,19 +123,21 @@ class Parameters:
         self, name: str, kind: str, value: Any, tensor_map: Any, encode: Encode
     ) -> list[Any]:
         described = _Descriptor.of(value, name)
-        if (found := _DESCRIPTOR.match(kind)) is None or len(described.shape) > MAX_DIMENSIONS:
+        if (descriptor_type := _DESCRIPTOR.match(kind)) is None or len(
+            described.shape
+        ) > MAX_DIMENSIONS:
             raise ArgumentError(f"{name} is of a type that cannot be launched: {kind[:60]}")
-        again = [cell("i32", n, name) for n in described.shape] + [
+        repeated_shape = [cell("i32", n, name) for n in described.shape] + [
             cell("i64", n, name) for n in described.strides
         ]
         if tensor_map is not None:
-            return [encode(described.tensor_map(name, tensor_map)), *again]
+            return [encode(described.tensor_map(name, tensor_map)), *repeated_shape]
         flags = (described.padding == "nan", described.rounded)[: self._flags]
         return [
-            cell("*" + found[1], described.base, name),
+            cell("*" + descriptor_type[1], described.base, name),
             *(cell("i64", n, name) for n in (*described.shape, *described.strides)),
             *(cell("i1", flag, name) for flag in flags),
-            *again,
+            *repeated_shape,
         ]
 
 
@@ -141,7 +153,7 @@ class _Descriptor:
 
     @classmethod
     def of(cls, value: Any, name: str) -> _Descriptor:
-        """Makes one from Triton's TensorDescriptor, or from a dict of the same fields."""
+        """Converts Triton's TensorDescriptor, or a dict of the same fields."""
         ask = (
             value.get
             if isinstance(value, Mapping)
@@ -165,9 +177,8 @@ class _Descriptor:
         )
 
     def tensor_map(self, name: str, meta: Mapping[str, Any]) -> TensorMap:
-        """Makes the tensor map that the kernel was compiled for: `meta` is Triton's swizzle, elem_size, elem_type,
-        block_size and fp4_padded.
-        """
+        """Returns the tensor map for which the kernel was compiled: `meta` is Triton's swizzle,
+        elem_size, elem_type, block_size and fp4_padded."""
         box = tuple(int(n) for n in meta["block_size"])
         if meta.get("is_im2col") or len(box) != len(self.shape) or self.strides[-1] != 1:
             raise ArgumentError(
@@ -187,8 +198,10 @@ class _Descriptor:
 
 
 def cell(kind: str, value: Any, name: str) -> Any:
-    """One pointer or number as a ctypes object of 8 bytes or less; the driver copies as many bytes as the parameter
-    has. Raises ArgumentError.
+    """Returns a pointer or number as a ctypes object of at most 8 bytes, of which the driver reads
+    the parameter's size.
+
+    Raises ArgumentError.
     """
     if kind.startswith("*"):
         return ctypes.c_uint64(_address(value, name))
@@ -228,13 +241,14 @@ def _address(value: Any, name: str) -> int:
         return _address(value.base, name)
     device = getattr(getattr(value, "device", None), "type", None)
     if device != "cuda":
-        told = f"a tensor on {device}" if device else f"a {type(value).__name__}"
-        raise ArgumentError(f"{name} is to be a tensor on the GPU, and is {told}")
+        actual = f"a tensor on {device}" if device else f"a {type(value).__name__}"
+        raise ArgumentError(f"{name} is to be a tensor on the GPU, and is {actual}")
     return int(value.data_ptr())
 
 
 def _pairs(name: str, kinds: Sequence[Json], values: Any) -> Iterator[tuple[Json, Any]]:
-    """The parts of a tuple that are passed; its constants may stand among the values or be left out."""
+    """Returns the passed elements of a tuple; its constants may be present among the values or
+    omitted."""
     passed = [kind for kind in kinds if kind != "constexpr"]
     if not isinstance(values, list | tuple) or len(values) not in (len(kinds), len(passed)):
         raise ArgumentError(f"{name} is to be a tuple of {len(passed)} values")

@@ -1,5 +1,7 @@
-"""Memory that outlives a call, and memory that a call allocates, put back before every timed call: nothing on the
-device may remember an earlier one.
+"""Restores memory that outlives a call, and poisons memory that a call allocates, before each timed
+call.
+
+Nothing on the device may hold results of an earlier call.
 """
 
 from __future__ import annotations
@@ -11,70 +13,74 @@ from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.tensor_memory import POISON_BYTE
 
 COPIED_MEMORY_DIVISOR = 3
-"""Memory that outlives a call is copied where all of it takes no more than this part of what is free."""
+"""Persistent memory is copied if its total is at most the free memory divided by this."""
 ALWAYS_RESTORED_BYTES = 64 << 20
-"""Bytes of tensors that the candidate's own set-up made: so many are restored before every timed call, whether they
-change or not.
-"""
+"""Size, in bytes, of the candidate's set-up tensors up to which they are restored before every
+timed call, changed or not."""
 UNUSED_MEMORY_DIVISOR = 64
-"""The part of the GPU's memory that torch's allocator may keep unused in one process."""
+"""Unused memory in torch's allocator is returned above the GPU's total memory divided by this."""
 ROOMY_SHARE = 2 / 3
-"""While so much of the GPU's memory is free, unused memory is kept."""
+"""Free share of the GPU's memory above which unused memory is kept."""
 ALLOCATION_GRANULARITY_BYTES = 512
-"""Bytes, of which torch's allocator gives a multiple, from an address that is one."""
+"""Granularity, in bytes, of sizes and addresses in torch's allocator."""
 
 
 class PersistentTensors:
-    """Weights, inputs and set-up tensors.
+    """Weights, inputs and set-up tensors, restored before timed calls.
 
-    What a call changes is restored before every timed one; small set-up tensors always are.
+    Tensors that a call changes are restored, small set-up tensors always.
 
-    Calls are timed on copies of the inputs in this process's own memory, as a candidate's inputs would lie there. What
-    the judge has mapped here is another allocation's memory, whose pages may be smaller: kernels that read much and
-    wait for it are slower on it.
+    Calls are timed on copies of the inputs in this process's own memory, as in a user's program.
+    The judge's memory mapped here belongs to another allocation, possibly with smaller pages:
+    kernels bound by reads are slower on it.
     """
 
     def __init__(
         self,
-        own: Sequence[Any],
-        given: Sequence[Any],
+        setup_tensors: Sequence[Any],
+        judge_tensors: Sequence[Any],
         sets: Sequence[Sequence[Any]],
         *,
         everything: bool = False,
     ) -> None:
-        """own: made by the candidate's set-up.
+        """Copies tensors, if memory permits.
 
-        given: the judge's weights. sets: the judge's inputs. everything: restore all of it before every call.
+        setup_tensors: made by the candidate's set-up. judge_tensors: the judge's weights. sets: the
+        judge's inputs. everything: restores all of them before every call.
         """
-        kept = [_storage_bytes(t) for t in _first_of_each_storage([*own, *given]) if t.is_cuda]
+        persistent = [
+            _storage_bytes(t)
+            for t in _first_of_each_storage([*setup_tensors, *judge_tensors])
+            if t.is_cuda
+        ]
         shared = [_storage_bytes(t) for t in tensors_of(list(sets)) if t.is_cuda and t.numel()]
         self.copied = (
-            sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_MEMORY_DIVISOR
+            sum(t.numel() for t in (*persistent, *shared)) <= _free_bytes() // COPIED_MEMORY_DIVISOR
         )
-        """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is
-        timed.
-        """
+        """True if memory sufficed for the copies; otherwise nothing is restored, and the judge's
+        own memory is timed."""
         self.sets = list(sets)
-        """What to time on."""
+        """Inputs for timed calls."""
         self._pairs: list[tuple[Any, Any]] = []
-        """Bytes in use, and what they were."""
+        """Bytes in use, and their original contents."""
         if self.copied:
-            self._pairs = [(t, t.clone()) for t in kept]
+            self._pairs = [(t, t.clone()) for t in persistent]
             self.sets = [self._moved(inputs) for inputs in sets]
-        self._inputs_from = len(kept)
-        """Index of the first pair that is an input's; the pairs of each set follow those of the one before."""
-        self._inputs_of_a_set = max((len(self._pairs) - len(kept)) // max(len(sets), 1), 1)
+        self._inputs_from = len(persistent)
+        """Index of the first pair of an input; pairs of each set follow those of the previous set.
+        """
+        self._inputs_of_a_set = max((len(self._pairs) - len(persistent)) // max(len(sets), 1), 1)
         small = (
-            sum(_storage_bytes(t).numel() for t in _first_of_each_storage(own))
+            sum(_storage_bytes(t).numel() for t in _first_of_each_storage(setup_tensors))
             <= ALWAYS_RESTORED_BYTES
         )
-        always = {_storage_address(t) for t in own} if small else set()
+        always = {_storage_address(t) for t in setup_tensors} if small else set()
         self._restored = {
             i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always
         }
 
     def _moved(self, value: Any) -> Any:
-        """Returns the same inputs with tensors in memory of this process."""
+        """Returns the inputs with tensors in this process's memory."""
         import torch
 
         if isinstance(value, dict):
@@ -92,19 +98,19 @@ class PersistentTensors:
         )
 
     def note_changes(self) -> None:
-        """After a first call on the first set: what it changed is restored from now on, in the other sets too."""
+        """Marks tensors that a first call on the first set changed, for restoration in all sets."""
         for index in self._different():
             step = self._inputs_of_a_set if index >= self._inputs_from else len(self._pairs)
             self._restored |= set(range(index, len(self._pairs), step))
 
     def restore(self) -> None:
-        """Puts back what calls have changed, on the current stream."""
+        """Restores changed tensors, on the current stream."""
         for index in self._restored:
             tensor, before = self._pairs[index]
             tensor.copy_(before)
 
     def disturbed(self) -> bool:
-        """Whether something that is not restored is not what it was. Waits for the device."""
+        """Returns True if a tensor that is not restored has changed. Waits for the device."""
         return bool(self._different())
 
     def _different(self) -> set[int]:
@@ -119,8 +125,10 @@ class PersistentTensors:
 
 
 def give_back_unused() -> None:
-    """Memory that torch's allocator keeps unused goes back to the device where it is much, and where not much is free:
-    giving gigabytes back and taking them again costs more than what they are for.
+    """Returns unused memory of torch's allocator to the device, if it is large and free memory is
+    scarce.
+
+    Freeing and allocating gigabytes again would cost more than it saves.
     """
     import torch
 
@@ -131,12 +139,12 @@ def give_back_unused() -> None:
 
 
 def is_roomy(free: int, total: int) -> bool:
-    """Whether so many bytes of a GPU are free that nothing need be given back for others."""
+    """Returns True if so many bytes of a GPU are free that none need be returned for others."""
     return free >= ROOMY_SHARE * total
 
 
 def _free_bytes() -> int:
-    """Returns the free bytes of the device, with what torch's allocator holds unused."""
+    """Returns the device's free bytes, including unused memory of torch's allocator."""
     import torch
 
     free, _ = torch.cuda.mem_get_info()
@@ -144,23 +152,25 @@ def _free_bytes() -> int:
 
 
 def merge_ranges(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Addresses and bytes of allocations, up to the end of each one's last block, with what overlaps joined.
+    """Joins overlapping allocations, given as (address, size), each rounded up to whole blocks.
 
-    Those that only touch stay apart: they may lie in two allocations of the driver, across which it does not write.
+    Adjacent ranges stay separate: they may belong to two allocations of the driver, and the driver
+    does not write across such a border. Example: [(0, 100), (256, 512), (1024, 512)] gives [(0,
+    768), (1024, 512)].
     """
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for address, used in sorted(ranges):
         nbytes = -(-used // ALLOCATION_GRANULARITY_BYTES) * ALLOCATION_GRANULARITY_BYTES
-        if found and address < sum(found[-1]):
-            begin, before = found[-1]
-            found[-1] = (begin, max(before, address + nbytes - begin))
+        if merged and address < sum(merged[-1]):
+            begin, before = merged[-1]
+            merged[-1] = (begin, max(before, address + nbytes - begin))
         else:
-            found.append((address, nbytes))
-    return found
+            merged.append((address, nbytes))
+    return merged
 
 
 def poison(ranges: Sequence[tuple[int, int]]) -> None:
-    """Fills device memory with a byte that makes NaN of floats, on the current stream."""
+    """Fills device memory with POISON_BYTE, which yields NaN as a float, on the current stream."""
     if not ranges:
         return
     import ctypes
@@ -171,22 +181,21 @@ def poison(ranges: Sequence[tuple[int, int]]) -> None:
 
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for address, nbytes in ranges:
-        place, size = ctypes.c_uint64(address), ctypes.c_size_t(nbytes)
+        start, size = ctypes.c_uint64(address), ctypes.c_size_t(nbytes)
         check(
-            driver().cuMemsetD8Async(place, ctypes.c_ubyte(POISON_BYTE), size, stream),
+            driver().cuMemsetD8Async(start, ctypes.c_ubyte(POISON_BYTE), size, stream),
             "cuMemsetD8Async",
         )
 
 
 def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
-    """The same for memory that has gone back to torch's allocator: as much is taken from it again, filled and given
-    back.
-    """
+    """Poisons memory that has returned to torch's allocator: allocates equal sizes, fills and frees
+    them."""
     import torch
 
-    held = [torch.empty(nbytes, dtype=torch.uint8, device="cuda") for _, nbytes in ranges]
-    for one in held:
-        one.fill_(POISON_BYTE)
+    blocks = [torch.empty(nbytes, dtype=torch.uint8, device="cuda") for _, nbytes in ranges]
+    for block in blocks:
+        block.fill_(POISON_BYTE)
 
 
 def _storage_address(tensor: Any) -> int:
@@ -198,7 +207,7 @@ def _first_of_each_storage(tensors: Sequence[Any]) -> list[Any]:
 
 
 def _storage_bytes(tensor: Any) -> Any:
-    """Returns all bytes of the storage that a tensor lies in."""
+    """Returns all bytes of a tensor's storage."""
     import torch
 
     storage = tensor.untyped_storage()
@@ -208,7 +217,7 @@ def _storage_bytes(tensor: Any) -> Any:
 
 
 def _as_words(flat: Any) -> Any:
-    """Views bytes as whole words where they divide: eight times as fast to compare."""
+    """Views bytes as 64-bit words if aligned: eight times as fast to compare."""
     import torch
 
     return flat.view(torch.int64) if flat.numel() % 8 == 0 and flat.data_ptr() % 8 == 0 else flat

@@ -1,6 +1,5 @@
-"""How one call on a GPU is timed: device events, an L2 cache that is written over, a queue that is full before
-anything is timed. For candidate and reference alike.
-"""
+"""Times calls on a GPU: device events, a flushed L2 cache, a queue filled before timing starts. For
+candidate and reference."""
 
 from __future__ import annotations
 
@@ -10,22 +9,24 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 MIN_FLUSH_BYTES = 1 << 28
-"""Bytes written before every timed call; four times the L2 cache where that is more."""
+"""Minimum number of bytes written before every timed call; four times the L2 cache if larger."""
 MAX_TIMED_STEPS = 400
-"""Launches and operators of one call that are timed one by one."""
+"""Maximum number of separately timed launches and operators of a call."""
 EMPTY_EVENT_PAIRS = 3
 CYCLES_PER_MICROSECOND = 2_000
-"""Cycles of the GPU, rounded up: it is kept waiting for so long that the host is ahead of it."""
+"""GPU cycles per microsecond, rounded up, to delay the device until the host has filled the queue.
+"""
 MAX_IDLE_MICROSECONDS = 20_000.0
-"""Microseconds of the same."""
+"""Maximum delay, in microseconds."""
 LONG_CALL_MS = 2.0
-"""A call that takes so many milliseconds is timed once where shorter ones are timed several times."""
+"""Duration, in milliseconds, above which a call's host time is measured once instead of several
+times."""
 
 _flush_buffers: dict[int, Any] = {}
 
 
 def flush_l2_cache() -> None:
-    """Writes over the L2 cache of the current device, on the current stream."""
+    """Overwrites the L2 cache of the current device, on the current stream."""
     import torch
 
     device = torch.cuda.current_device()
@@ -36,7 +37,7 @@ def flush_l2_cache() -> None:
 
 
 def idle_device(microseconds: float) -> None:
-    """Lets the device do nothing for so long, on the current stream, while the host fills the queue."""
+    """Delays the device, on the current stream, while the host fills the queue."""
     import torch
 
     if microseconds > 0:
@@ -46,10 +47,11 @@ def idle_device(microseconds: float) -> None:
 def timed_block(
     calls: Sequence[Callable[[], Any]], before: Sequence[Callable[[], Any]], host_us: float = 0.0
 ) -> tuple[list[float], float]:
-    """Milliseconds of each call, and from the begin of the first preparation to the end of the last call.
+    """Returns milliseconds of each call, and from the start of the first preparation to the end of
+    the last call.
 
-    before: what is done ahead of each call and not timed; the cache is written over behind it. host_us: what the host
-    takes for a call that is no graph.
+    before: untimed preparation of each call; the cache is flushed after it. host_us: host time of a
+    call outside of graphs, in microseconds.
     """
     import torch
 
@@ -69,40 +71,41 @@ def timed_block(
 
 
 def host_time(call: Callable[[], Any], times: int = 5) -> float:
-    """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not
-    counted; of that one, where a call keeps the device busy for long. The queue holds them all: the device is waited
-    for before and after.
+    """Returns microseconds until an asynchronous call returns: the minimum of `times` calls after
+    an uncounted first call.
+
+    A call that keeps the device busy for long is measured once. The device is synchronised before
+    and after, so that the queue holds all calls.
     """
     import torch
 
     torch.cuda.synchronize()
     begun = time.perf_counter()
     call()
-    found = [time.perf_counter() - begun]
+    durations = [time.perf_counter() - begun]
     torch.cuda.synchronize()
     if (time.perf_counter() - begun) * 1e3 <= LONG_CALL_MS:
-        found = []
+        durations = []
         for _ in range(times):
             begun = time.perf_counter()
             call()
-            found.append(time.perf_counter() - begun)
+            durations.append(time.perf_counter() - begun)
         torch.cuda.synchronize()
-    return min(found) * 1e6
+    return min(durations) * 1e6
 
 
 class StepTimes:
-    """Device events round chosen steps of one call; it is what the steps are run with as `around`."""
+    """Device events around chosen steps of a call, for use as `around`."""
 
     def __init__(self, chosen: Callable[[Any], bool]) -> None:
         self._chosen = chosen
         self._events: list[tuple[Any, Any, Any]] = []
         self._nothing: list[tuple[Any, Any]] = []
-        """Pairs of events with nothing between: what a pair costs."""
+        """Pairs of events with nothing between them, to measure the cost of a pair."""
 
     def __call__(self, step: Any) -> AbstractContextManager[None]:
-        """A context manager round one step, which records events where the step is chosen and not too many were timed
-        before.
-        """
+        """Returns a context manager around a step, which records events if the step is chosen, up
+        to MAX_TIMED_STEPS."""
         timed = self._chosen(step) and len(self._events) < MAX_TIMED_STEPS
         return self._timed(step) if timed else nullcontext()
 
@@ -118,8 +121,9 @@ class StepTimes:
         end.record()
         self._events.append((step, start, end))
 
-    def told(self) -> list[tuple[Any, float]]:
-        """Step and milliseconds, in order, once the device has finished; without what two events cost by themselves."""
+    def step_times(self) -> list[tuple[Any, float]]:
+        """Returns steps and milliseconds, in order, without the cost of the events. Requires a
+        synchronised device."""
         empty = min((start.elapsed_time(end) for start, end in self._nothing), default=0.0)
         return [
             (step, max(start.elapsed_time(end) - empty, 0.0)) for step, start, end in self._events

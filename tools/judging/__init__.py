@@ -1,9 +1,12 @@
-"""What the judge holds and decides, in the trusted process only: input distributions, sizes, expected outputs,
-comparison, own work and the verdict.
+"""Judges candidates, in the trusted process only: examines sizes and draws, compares answers,
+attributes work, decides the verdict.
 
-sizes.py and size_*.py    at which sizes a candidate must be right: drawn anew for every verdict, the author's own,
-those that reach another kernel
+A candidate's code never runs here. The reference's own source does: the user wrote and trusts it.
+tools/replaying runs kernels, tools/tracing reads host code, tools/timing holds the clock.
 
-A candidate's code never runs here. The reference's own text does: it is the user's, and trusted. Running kernels is the
-replaying room's work, reading host code the tracing room's, and the clock the timing room's.
+    front.py         traces and compiles a candidate
+    judge.py         the judge of a device: prepared problems, expected outputs, memory
+    verdict.py       order of sizes, and the result; examination.py: the checks at a size
+    size_checks.py   comparison of a call's outputs; calls.py: the replayed call itself
+    own_work.py      computation by the candidate's kernels or by torch
 """

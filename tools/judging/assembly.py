@@ -23,7 +23,7 @@ COMPILE_STEP_SECONDS = 60.0
 MAX_TEXT_BYTES = 4 << 20
 """Maximum number of bytes read of a kernel's assembly."""
 MAX_SPECIALISATIONS = 64
-"""Specialisations that are compiled, at most: an autotuned kernel may have hundreds."""
+"""Maximum number of compiled specialisations: an autotuned kernel may have hundreds."""
 
 
 class Listing(Value):

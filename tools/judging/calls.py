@@ -1,4 +1,5 @@
-"""One candidate at one size: its weights bound to the judge's memory, and its calls replayed there. Trusted side."""
+"""Replays the calls of a candidate at a size, with its weights bound to the judge's memory. Trusted
+side."""
 
 from __future__ import annotations
 
@@ -28,46 +29,53 @@ from kernelwright.tools.trace.forms_of_outputs import overlaps
 from kernelwright.tools.trace.trace import Trace, Traced
 
 MARGIN_BYTE = 0xFF
-"""What lies in the memory around a tensor on a GPU: NaN beyond every input."""
+"""Byte in the margins around a tensor on a GPU: NaN beyond every input."""
 
 
 class CandidateCalls:
-    """Calls of one trace on the inputs and the weights of one prepared problem."""
+    """Calls of a trace on the inputs and weights of a prepared problem."""
 
     def __init__(
         self, prepared: PreparedProblem, traced: Traced, index: int, replayer: Replayer, buffers: Buffers,
         inputs: tuple[list[Any], Sequence[SharedTensor]] = ([], ()),
     ) -> None:  # fmt: skip
-        """index: which of the traces. inputs: described, and the memory for them that there is already."""
+        """Stores the parts. index: that of the trace. inputs: described, with their memory if
+        allocated before."""
         self.prepared = prepared
-        self._traced, self._index, self._replayer, self._buffers = traced, index, replayer, buffers
+        self._traced = traced
+        self._index = index
+        self._replayer = replayer
+        self._buffers = buffers
         self.reloaded: bool | None = None
-        """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
+        """True if all weights of the reference are loaded into the candidate; None if the reference
+        has none."""
         self.missing: tuple[str, ...] = ()
         """The reference's weights that no tensor of the candidate holds."""
         self.model = prepared.model
         """The reference whose weights the candidate has."""
         self.weights: dict[str, tuple[str, SharedTensor]] = {}
-        """The candidate's name of a parameter or buffer -> the reference's name, and the memory of both sides."""
-        self._places: list[SharedTensor] = []
+        """Candidate's name of a parameter or buffer -> the reference's name, and the memory of both
+        sides."""
+        self._targets: list[SharedTensor] = []
         self._tree, self._inputs = inputs[0], list(inputs[1])
         self.is_first = True
-        """Whether the next call is the first one after the module was set up."""
+        """The next call is the first after the set-up."""
         self.layouts: Sequence[InputLayout | None] = ()
-        """Layouts of the inputs that are tensors, to be set before the first call; empty for the problem's own."""
+        """Layouts of the tensor inputs, set before the first call; empty for the problem's own."""
         self.configuration: int | None = None
-        """The configuration of autotuned launches; None: one by the seed of the call."""
+        """Configuration of autotuned launches; None: selected by the seed of the call."""
 
     @property
     def trace(self) -> Trace:
-        """The trace, with the weights that were located by their values among its state tensors."""
+        """The trace, with weights located by their values among its state tensors."""
         trace = self._traced.traces[self._index]
         assert trace is not None
         return trace
 
     # -------------------------------------------------------------- opening
     def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
-        """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
+        """Binds the weights and runs the set-up. seed: that of random numbers in `__init__`. Raises
+        Failed."""
         names = map_by_name(self.prepared, self.trace)
         self._bind(names)
         self._open_trace(seed, seconds, binaries)
@@ -83,8 +91,10 @@ class CandidateCalls:
     def _names_by_values_or_order(
         self, names: dict[str, str], missing: Sequence[str], seconds: float
     ) -> dict[str, str]:
-        """Returns the names of tensors with those of weights that values tell, or the order of all parameters does
-        where values do not tell all. Raises Failed.
+        """Returns names with those of weights located by value; by order of all parameters if
+        values are ambiguous.
+
+        Raises Failed.
         """
         positions = self._positions_of(missing, seconds)
         if len(positions) < len(missing) and (by_order := map_by_order(self.prepared, self.trace)):
@@ -95,7 +105,7 @@ class CandidateCalls:
         return names | located
 
     def _bind(self, names: Mapping[str, str]) -> None:
-        """Gives the candidate's tensors of these names memory that holds the reference's weights."""
+        """Binds these tensors of the candidate to memory with the reference's weights."""
         state = state_of(self.prepared.model)
         shared = self._shared([state[ours].detach() for ours in names.values()])
         self.weights = {
@@ -110,7 +120,8 @@ class CandidateCalls:
         )
 
     def _positions_of(self, missing: Sequence[str], seconds: float) -> dict[str, Position]:
-        """Returns where the values of weights that no name tells lie in tensors of the set-up. Raises Failed."""
+        """Returns positions, in tensors of the set-up, of weights that no name identifies. Raises
+        Failed."""
         weights = weights_of(self.prepared)
         shared = self._shared([weights[name] for name in missing])
         self._synchronize()
@@ -122,17 +133,19 @@ class CandidateCalls:
         return read_positions(answer.get("positions"), self.trace)
 
     def load_weights(self, model: Any) -> None:
-        """Both models have these weights from now on; what the candidate made of the old ones is made again."""
+        """Loads weights into both models, and recomputes tensors that the candidate made from the
+        old ones."""
         self.put_weights(model)
         self.set_up()
 
     def set_up(self) -> None:
-        """The module is set up again: the next call is a first one."""
+        """Runs the set-up again: the next call is a first one."""
         self._replayer.set_up()
         self.is_first = True
 
     def put_weights(self, model: Any) -> None:
-        """Both models have these weights from now on; what the candidate made of the old ones stays."""
+        """Loads weights into both models, but keeps tensors that the candidate made from the old
+        ones."""
         state = state_of(model)
         for ours, shared in self.weights.values():
             shared.tensor.copy_(state[ours].detach())
@@ -140,7 +153,7 @@ class CandidateCalls:
         self.model = model
 
     def _restore_state(self) -> None:
-        """Every call begins with the state that the reference's began with."""
+        """Resets state that the reference's call changes."""
         if changing := self.prepared.reference.changing:
             state = state_of(self.model)
             for ours, shared in self.weights.values():
@@ -149,20 +162,24 @@ class CandidateCalls:
 
     @property
     def bound(self) -> frozenset[str]:
-        """The candidate's names of the weights that the judge loads. Buffers that are equal for every seed (a rotary
-        embedding's frequencies) are constants of the problem, whatever the candidate calls them.
+        """The candidate's names of the weights that the judge loads.
+
+        Buffers that are equal for every seed (a rotary embedding's frequencies) are constants of
+        the problem, under any name.
         """
         weights = weights_of(self.prepared)
         return frozenset(theirs for theirs, (ours, _) in self.weights.items() if ours in weights)
 
-    def kept_names(self) -> set[str]:
-        """The candidate's names of the judge's weights and buffers that the reference does not update."""
+    def unchanged_names(self) -> set[str]:
+        """Returns the candidate's names of the judge's weights and buffers that the reference does
+        not update."""
         updated = self.prepared.reference.changing or ()
         return {theirs for theirs, (ours, _) in self.weights.items() if ours not in updated}
 
     @property
     def has_weights(self) -> bool:
-        """Whether some of the candidate's weights are the judge's, and others can be loaded."""
+        """True if some weights of the candidate are bound to the judge's, so that others can be
+        loaded."""
         weights = weights_of(self.prepared)
         return any(ours in weights for ours, _ in self.weights.values())
 
@@ -189,66 +206,69 @@ class CandidateCalls:
         launches: bool = True,
         watch: bool = False,
     ) -> tuple[list[Any], Reply]:
-        """One call on one draw.
+        """Runs a call on a draw. Raises Failed.
 
-        Gives outputs (None for what is no tensor), inputs that the reference changes, and buffers that it updates (None
-        for one that the candidate lacks), as they lie in the judge's memory. Raises Failed.
+        Returns the outputs (None for values that are no tensors), the inputs that the reference
+        changes, and the buffers that the reference updates (None for a missing buffer), all in the
+        judge's memory; and the process's reply.
         """
         import torch
 
         self._fill(expected)
         self._restore_state()
-        for place in self._places:
-            place.memory.fill_(
+        for target in self._targets:
+            target.memory.fill_(
                 poison % NOISE
-            ) if self._buffers.device != "cpu" else place.tensor.fill_(0)
+            ) if self._buffers.device != "cpu" else target.tensor.fill_(0)
         self._synchronize()
         self._buffers.give_back_unused_memory()
-        which = "later" if self.trace.later is not None and not self.is_first else "first"
+        call_name = "later" if self.trace.later is not None and not self.is_first else "first"
         self.is_first = False
         choices = shuffle if self.configuration is None else self.configuration
         reply = ask_with_host_memory(
             lambda: self._replayer.call(
-                self._tree, self._inputs, self._places, call_name=which, poison=poison, shuffle=shuffle,
+                self._tree, self._inputs, self._targets, call_name=call_name, poison=poison, shuffle=shuffle,
                 choices=choices,
                 launches=launches, seed=expected.rng, watch=watch,
             ),
             idle=lambda: [*expected.inputs, *expected.eager, *(expected.exact or ())],
             needed=lambda: state_of(self.model).values(),
-            again=lambda: which == "first" and self._replayer.process is not None,
+            again=lambda: call_name == "first" and self._replayer.process is not None,
         )  # fmt: skip
         inputs = iter(self._inputs)
-        given = [
+        input_tensors = [
             next(inputs).tensor if isinstance(v, torch.Tensor) else None for v in expected.inputs
         ]
-        changed = [given[i] for i in sorted(self.prepared.mutated)]
-        held = {ours: shared.tensor for ours, shared in self.weights.values()}
+        changed = [input_tensors[i] for i in sorted(self.prepared.mutated)]
+        state_tensors = {ours: shared.tensor for ours, shared in self.weights.values()}
         return [
             *self.outputs_in_place(expected),
             *changed,
-            *map(held.get, self.prepared.reference.updated),
+            *map(state_tensors.get, self.prepared.reference.updated),
         ], reply
 
     def _fill(self, expected: ExpectedOutputs) -> None:
         import torch
 
         tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
-        if not self._places:
-            self._places = self._shared(
+        if not self._targets:
+            self._targets = self._shared(
                 [o for o in self.returned(expected) if isinstance(o, torch.Tensor)]
             )
         if not self._tree:
             self._inputs = self._laid_out(tensors) if self.layouts else self._shared(tensors)
             waiting = iter(self._inputs)
-            given = self.prepared.reference.arguments(expected.inputs)
-            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in given]
+            arguments = self.prepared.reference.arguments(expected.inputs)
+            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in arguments]
             return
         for shared, value in zip(self._inputs, tensors, strict=True):
             copy_values(shared.tensor, value)
 
     def _laid_out(self, tensors: Sequence[Any]) -> list[SharedTensor]:
-        """Returns memory that holds these tensors in the layouts. What lies between their elements is filled as margins
-        are, so that a kernel which takes it for elements is wrong.
+        """Returns memory that holds these tensors in the layouts.
+
+        Gaps between elements are filled like margins, so that a kernel which reads them as elements
+        is wrong.
         """
         forms = []
         for tensor, layout in zip(tensors, self.layouts, strict=True):
@@ -263,29 +283,30 @@ class CandidateCalls:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether later calls go on with what the first one made: there an answer may be kept."""
+        """True if later calls use tensors of the first: an answer could be cached there."""
         return self.trace.later is not None
 
     @property
     def inputs(self) -> list[SharedTensor]:
-        """The memory of the inputs that are tensors."""
+        """Memory of the tensor inputs."""
         return self._inputs
 
     @property
-    def places(self) -> list[SharedTensor]:
-        """Returns the buffers that outputs are copied to."""
-        return self._places
+    def targets(self) -> list[SharedTensor]:
+        """Memory to which outputs are copied."""
+        return self._targets
 
     def outputs_in_place(self, expected: ExpectedOutputs) -> list[Any]:
-        """The outputs as the last call left them there; None for what is no tensor."""
+        """Returns the outputs of the last call; None for values that are no tensors."""
         import torch
 
-        places = iter(self._places)
+        targets = iter(self._targets)
         return [
-            next(places).tensor if isinstance(o, torch.Tensor) else None
+            next(targets).tensor if isinstance(o, torch.Tensor) else None
             for o in self.returned(expected)
         ]
 
     def returned(self, expected: ExpectedOutputs) -> list[Any]:
-        """What the reference returned, without the inputs that it changed and the buffers that it updated."""
+        """Returns the reference's outputs, without the inputs that it changed and the buffers that
+        it updated."""
         return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]

@@ -1,6 +1,4 @@
-"""What the compile rung says: the kernels that a candidate launches at the problem's own size, compiled for one
-target.
-"""
+"""Reports the compile rung: the kernels launched at the problem's own size, compiled for a target."""
 
 from __future__ import annotations
 
@@ -15,22 +13,22 @@ from kernelwright.tools.trace.trace import Choice, Form, Launch, Trace, Traced, 
 from kernelwright.tools.tracing.client import TracedCandidate
 
 MAX_OUTPUTS = 64
-"""Outputs whose forms a trace tells, at most."""
+"""Maximum number of outputs whose forms a trace holds."""
 MAX_REPORTED_KERNELS = 48
-"""Specialisations that are reported: a report stays under 64 KiB."""
+"""Maximum number of reported specialisations: a report stays under 64 KiB."""
 NO_KERNEL = "no Triton kernel is launched: forward returns without one"
 
 
 def kernels_of(traced: Traced, indices: Iterable[int]) -> list[str]:
-    """The keys of all kernels that these traces launch, each once, in order."""
-    found: dict[str, None] = {}
+    """Returns keys of the kernels that these traces launch, without repetition, in order."""
+    keys: dict[str, None] = {}
     for index in indices:
         trace = traced.traces[index]
         if trace is not None:
-            found.update(
+            keys.update(
                 dict.fromkeys(s.kernel for s in all_steps(_steps(trace)) if isinstance(s, Launch))
             )
-    return list(found)
+    return list(keys)
 
 
 def _steps(trace: Trace) -> list[Any]:
@@ -44,7 +42,7 @@ def compile_result(
     seconds: float,
     outputs: Sequence[TensorSpec] = (),
 ) -> CompileResult:
-    """The result for one target, of the trace at the problem's own size (index 0)."""
+    """Returns the result for a target, from the trace at the problem's own size (index 0)."""
     trace = candidate.traced.traces[0] if candidate.traced.traces else None
     failure = candidate.failures[0] if candidate.failures else None
     if trace is None:
@@ -81,7 +79,8 @@ def compile_result(
 
 
 def _launches_in_a_call(trace: Trace) -> bool:
-    """A launch while the module is imported or built does not make the answer."""
+    """Returns True if a call launches: a launch at import or in the constructor does not compute
+    the answer."""
     return any(isinstance(s, Launch) for s in all_steps([*trace.first, *(trace.later or ())]))
 
 
@@ -91,37 +90,38 @@ def _with_launches(
     return resources.with_(launches=launches, grid=grid, autotuned=autotuned)
 
 
-def find_wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | None:
-    """Number, shape, dtype and device of what forward gives back at the problem's own size, against the reference's.
+def find_wrong_form(trace: Trace, expected: Sequence[TensorSpec]) -> Failure | None:
+    """Compares number, shape, dtype and device of forward's outputs at the problem's own size with
+    the reference's.
 
-    None where they agree, or are not told.
+    None if they agree or are unknown.
     """
-    if not wanted or len(wanted) > len(trace.forms) == MAX_OUTPUTS:
+    if not expected or len(expected) > len(trace.forms) == MAX_OUTPUTS:
         return None
-    if len(trace.forms) != len(wanted):
-        message = f"forward returns {len(trace.forms)} values, the reference {len(wanted)}"
+    if len(trace.forms) != len(expected):
+        message = f"forward returns {len(trace.forms)} values, the reference {len(expected)}"
         return Failure(fault=Fault.OUTPUT, message=message)
     return next(
         (
             f
-            for i, (g, w) in enumerate(zip(trace.forms, wanted, strict=True))
+            for i, (g, w) in enumerate(zip(trace.forms, expected, strict=True))
             if (f := _find_wrong_output(i, g, w))
         ),
         None,
     )
 
 
-def _find_wrong_output(index: int, got: Form, wanted: TensorSpec) -> Failure | None:
-    if wanted.dtype == "none":
+def _find_wrong_output(index: int, got: Form, expected: TensorSpec) -> Failure | None:
+    if expected.dtype == "none":
         return None
     if got.dtype == "other":
         return Failure(fault=Fault.OUTPUT, message=f"output {index} is no tensor")
-    if got.shape != wanted.shape:
-        message = f"output {index} has shape {got.shape}, the reference's has {wanted.shape}"
+    if got.shape != expected.shape:
+        message = f"output {index} has shape {got.shape}, the reference's has {expected.shape}"
         return Failure(fault=Fault.SHAPE, message=message)
-    if got.dtype != wanted.dtype:
+    if got.dtype != expected.dtype:
         message = (
-            f"output {index} is {clean_text(got.dtype, 40)}, the reference's is {wanted.dtype}"
+            f"output {index} is {clean_text(got.dtype, 40)}, the reference's is {expected.dtype}"
         )
         return Failure(fault=Fault.DTYPE, message=message)
     if got.device != "cuda":
@@ -133,9 +133,10 @@ def _find_wrong_output(index: int, got: Form, wanted: TensorSpec) -> Failure | N
 
 
 def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -> Failure | None:
-    """Why a launch cannot be made.
+    """Returns the failure of the first launch that is not possible; None without any.
 
-    Of an autotuned launch a configuration that does not compile is left out, as Triton leaves it out, and noted.
+    A configuration of an autotuned launch that does not compile is skipped, as Triton does, and
+    noted.
     """
     for step in _steps(trace):
         if isinstance(step, Launch) and (failure := _failure_of(step, compiled)):
@@ -144,10 +145,10 @@ def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -
             failures = [
                 _first_launch_failure(alternative, compiled) for alternative in step.alternatives
             ]
-            told = [f for f in failures if f is not None]
-            notes += [f"autotune left a config out: {f.message[:200]}" for f in told]
-            if told and len(told) == len(failures):
-                return told[0]
+            skipped = [f for f in failures if f is not None]
+            notes += [f"autotune left a config out: {f.message[:200]}" for f in skipped]
+            if skipped and len(skipped) == len(failures):
+                return skipped[0]
     return None
 
 
@@ -158,14 +159,13 @@ def _first_launch_failure(steps: Iterable[Any], compiled: Mapping[str, Any]) -> 
 
 
 def _failure_of(step: Launch, compiled: Mapping[str, Any]) -> Failure | None:
-    found = compiled.get(step.kernel)
-    return None if found is None else found.failure
+    kernel = compiled.get(step.kernel)
+    return None if kernel is None else kernel.failure
 
 
 def late_kernel(traced: Traced, index: int, binaries: Mapping[str, Any]) -> str:
-    """Names a kernel that could not be compiled in time for one size, where kernels are compiled; empty where all
-    could.
-    """
+    """Returns the error for a kernel whose compilation timed out at a size; empty if all compiled
+    in time."""
     if not binaries or traced.traces[index] is None:
         return ""
     failures = (binaries[k].failure for k in kernels_of(traced, [index]) if k in binaries)

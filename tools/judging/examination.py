@@ -1,5 +1,10 @@
-"""Everything that is asked of one candidate at one size: the problem's own inputs, other weights, other distributions
-of inputs, later calls, and whose work the answers are.
+"""Examines a candidate at a size: the problem's own inputs, other weights, other input
+distributions, later calls, own work.
+
+At the base size, in order: own inputs twice with different poison and program order; own inputs
+without launches (decoys); other weights; each distribution of `rules.distributions_for`; matrices
+with structures; a search for untested branches of the kernels. At other sizes: a single call on a
+draw in turn.
 """
 
 from __future__ import annotations
@@ -53,52 +58,55 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 DRAWS_IN_TURNS = (Draw.ISOLATED, Draw.AGREEING, Draw.MIXED_ROWS)
-"""Of the sizes at which one call is made."""
+"""Draws in turn at sizes with a single call."""
 OF_THE_BASE = (
     Draw.MINUS_INFINITE_ROWS,
     Draw.SUBNORMAL,
     Draw.NEGATIVE_NAN,
     Draw.EXPONENTS,
 )
-"""Draws of single numbers, which the length of a row changes nothing about."""
+"""Draws of single numbers, for which the length of a row is irrelevant."""
 WITH_TIES = (Draw.ISOLATED, Draw.STRUCTURED)
-"""Draws with many equal numbers, whose order is open where the reference sorts."""
+"""Draws with many equal numbers, whose order is undefined in a sort."""
 SEARCH_SEED = 611953
-"""Added to the seed of a problem's draws for those that are searched for."""
+"""Offset of the seed for searched draws."""
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
-"""How many calls later the answer is looked at where something kept changes from call to call: least and most."""
+"""Numbers of further calls, as [minimum, maximum), after which a candidate with changing state is
+checked again."""
 
 
 @dataclass
 class Evidence:
-    """What has been found of one candidate so far, at all sizes together."""
+    """Findings about a candidate at all sizes so far."""
 
     checks: list[Check] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tolerances: list[Any] = field(default_factory=list)
-    """Eager's own error by output, where float64 is at hand."""
+    """Eager's own error by output, if float64 outputs exist."""
     work: OwnWork | None = None
     share: float | None = None
-    """The share of the reference's operations that torch did not do in the candidate's place, 0 to 1."""
+    """Share of the reference's operations not done by torch in the candidate, 0 to 1."""
     deterministic: bool | None = None
-    """Whether two calls on the same inputs agreed bit for bit on a GPU; None under the interpreter."""
+    """Two calls on equal inputs agreed bit for bit on a GPU; None under the interpreter."""
     only_moves: bool | None = None
-    """Whether the problem only moves values, at every size where that was asked; None before it was."""
+    """The problem only moves values, at every size examined so far; None before the first."""
     search: OutcomeSearch | None = None
-    """What was searched for after the ordinary draws; None where they found a fault."""
+    """The search after the ordinary draws; None if these found a fault."""
     has_no_answer: bool = False
-    """Whether it gives NaN for rows of minus infinity where no sum and no product of the reference meets them."""
+    """Yields NaN for rows of minus infinity although no sum or product of the reference combines
+    them."""
     reads_sign_of_nan: bool = False
-    """Whether it is right on NaN, and wrong on NaN whose sign is set."""
+    """Correct on NaN, and wrong on NaN with a set sign."""
     goes_by_strides: bool = False
-    """Whether it is right where no input has a usual stride, and wrong in another layout."""
+    """Correct if no input has a usual stride, and wrong in another layout."""
     moves_on: bool = False
-    """Whether something that it keeps, beside the reference's, changes at every call."""
+    """State of the candidate's own changes at every call."""
     reloaded: bool | None = None
-    """Whether all weights of the reference are loaded into the candidate; None where the reference has none."""
+    """True if all weights of the reference are loaded into the candidate; None if the reference has
+    none."""
 
     def add(self, checks: SizeChecks) -> None:
-        """Adds the comparisons at one size, and the first of the remarks of a kind."""
+        """Adds the comparisons at a size, and the first remark of each kind."""
         self.checks += checks.checks
         if checks.notes and not any(note.startswith("right, and ") for note in self.notes):
             self.notes.append(checks.notes[0])
@@ -107,24 +115,26 @@ class Evidence:
 
 
 class Examination:
-    """One candidate at one size. What is found goes into `evidence`, also where a check fails."""
+    """Examines a candidate at a size. Findings are added to `evidence`, also if a check fails."""
 
     def __init__(
         self, judge: Judge, candidate: TracedCandidate, size: AtSize, checks: SizeChecks, evidence: Evidence,
         seed: int, rules: Rules, seconds_left: Callable[[], float], progress: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._judge, self._candidate, self._size, self._problem = (
-            judge,
-            candidate,
-            size,
-            size.problem,
-        )
-        self._checks, self._evidence = checks, evidence
-        self._seed, self._rules, self._left, self._progress = seed, rules, seconds_left, progress
+        self._judge = judge
+        self._candidate = candidate
+        self._size = size
+        self._problem = size.problem
+        self._checks = checks
+        self._evidence = evidence
+        self._seed = seed
+        self._rules = rules
+        self._seconds_left = seconds_left
+        self._progress = progress
         self._first_call_works_ahead = False
 
     def examine(self, how: Thoroughness) -> None:
-        """Own inputs, other weights, and as many distributions as `how` says. Raises Failed."""
+        """Checks own inputs, other weights, and as many distributions as `how` says. Raises Failed."""
         try:
             self._own_inputs(how)
             perturbed = self._checks.calls.has_weights
@@ -132,9 +142,9 @@ class Examination:
                 self._other_weights()
             else:
                 self._second_draw()
-            asked = self._distributions() if how is Thoroughness.ALL else self._few_distributions()
+            draws = self._distributions() if how is Thoroughness.ALL else self._few_distributions()
             self._checks.watched_draw = None  # the next draw may be of gigabytes, too
-            for number, draw in enumerate(asked, 2):
+            for number, draw in enumerate(draws, 2):
                 self._distribution(draw, number, perturbed)
             if how is Thoroughness.ALL and not self._beside_interpreter:
                 self._matrix_structures(perturbed)
@@ -143,14 +153,16 @@ class Examination:
             self._evidence.add(self._checks)
 
     def examine_one_call(
-        self, told: str, *, every_distribution: bool, every_configuration: bool
+        self, size_text: str, *, every_distribution: bool, every_configuration: bool
     ) -> None:
-        """On one draw, the largest size on two, and on other weights than those that the model is made with.
+        """Checks a single draw, or two at the largest size, on other weights than the
+        constructor's.
 
-        told: the size in words. every_configuration: of autotuned launches, where every distribution is asked for.
-        Raises Failed and ProblemError.
+        size_text: the size in words. every_configuration: checks all autotuned configurations, if
+        every distribution is checked. Raises Failed and ProblemError.
         """
-        checks, index = self._checks, self._size.index
+        checks = self._checks
+        index = self._size.index
         try:
             if checks.calls.missing:
                 self._require_weights(self._judge.expected(self._problem, self._seed, Draw.OWN, 0))
@@ -167,19 +179,21 @@ class Examination:
                         POISON_BYTES[(index + number) % 2],
                         self._shuffle(index + 40 + 100 * number),
                     )
-                    checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
+                    checks.check(expected, poison, shuffle, name=f"sizes: {size_text}", watch=True)
                     self._judge_watched()
-            self._every_exponent(f" at {told}")
+            self._every_exponent(f" at {size_text}")
             self._own_work_elsewhere()
             if every_distribution:
-                self._every_distribution(expected, every_configuration, f" at {told}")
+                self._every_distribution(expected, every_configuration, f" at {size_text}")
         finally:
             self._evidence.add(checks)
 
     def _draws_of_one_call(self) -> list[Draw]:
-        """Returns the draws of this size: sizes take turns between few numbers among zeros, inputs that agree but for
-        few numbers, and rows of several kinds. The largest size gets numbers of the problem's own besides, with indices
-        at their ends: among zeros an index that is off by one finds the same number.
+        """Returns the draws of this size: in turn few numbers among zeros, inputs that agree except
+        for few numbers, mixed rows.
+
+        The largest size also gets the problem's own numbers with indices at their ends: among
+        zeros, an index that is off by one reads the same number.
         """
         draw = DRAWS_IN_TURNS[self._size.turn % len(DRAWS_IN_TURNS)]
         if self._checks.prepared.reference.sorts:  # the order of many equal zeros is open
@@ -187,9 +201,8 @@ class Examination:
         return [draw, Draw.INDEX_ENDS] if self._size.turn == 0 else [draw]
 
     def _every_exponent(self, at: str) -> None:
-        """Where elements are computed alone: numbers of every exponent, at the largest size with every mantissa that is
-        drawn, at the others a part. Raises Failed.
-        """
+        """Checks elementwise references on numbers of every exponent: at the largest size with all
+        drawn mantissas. Raises Failed."""
         if self._checks.prepared.mixes_elements or self._beside_interpreter:
             return
         own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
@@ -198,7 +211,7 @@ class Examination:
             self._distribution(Draw.EXPONENTS, 2, self._checks.calls.has_weights, at, part=part)
 
     def _drawn(self, draw: Draw, perturbed: bool) -> ExpectedOutputs:
-        """Returns a draw at this size; the problem's own where the reference is not finite on the one asked for."""
+        """Returns a draw at this size; the problem's own if the reference is not finite on it."""
         with contextlib.suppress(ProblemError):
             drawn = self._judge.expected(self._problem, self._seed, draw, 0, perturbed=perturbed)
             if drawn.finite():
@@ -206,12 +219,14 @@ class Examination:
         return self._judge.expected(self._problem, self._seed, Draw.OWN, 0, perturbed=perturbed)
 
     def _second_draw(self) -> None:
-        """Another draw of the problem's own distribution, over noise; it is let go of on return. Raises Failed."""
+        """Checks another draw of the problem's own distribution, over noise. The draw is freed on
+        return. Raises Failed."""
         expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1)
         self._checks.check(expected, NOISE, self._shuffle(3))
 
     def _own_inputs(self, how: Thoroughness) -> None:
-        """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
+        """Checks the problem's own inputs twice. The draw, possibly gigabytes, is freed on return.
+        Raises Failed."""
         first = self._judge.expected(self._problem, self._seed, Draw.OWN, 0)
         self._require_weights(first)
         self._progress("checking own inputs")
@@ -242,13 +257,13 @@ class Examination:
             self._evidence.work = self._own_work(needed=not decoy)
 
     def _require_weights(self, first: ExpectedOutputs) -> None:
-        """Raises Failed where a weight that matters is not loaded, or where the set-up works on weights."""
+        """Raises Failed if a relevant weight is not loaded, or if the set-up computes on weights."""
         require_visible_weights(self._checks.prepared, first, self._checks.calls.missing)
         if self._rules.own_work.mode != "report":
             own_work.require_no_work_on_weights(self._checks.trace, self._checks.calls.bound)
 
     def _other_weights(self) -> None:
-        """Raises Failed."""
+        """Checks other weights. Raises Failed."""
         self._progress("checking other weights")
         expected = self._judge.expected(self._problem, self._seed, Draw.OWN, 1, perturbed=True)
         if self._first_call_works_ahead and not self._checks.follows_weights(
@@ -261,14 +276,16 @@ class Examination:
         self._checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
 
     def _other_configurations(self, drawn: ExpectedOutputs, at: str = "") -> None:
-        """Every configuration of autotuned launches that the calls on own inputs at the base size have not taken, or
-        every one (`at` another size). Raises Failed.
+        """Checks configurations of autotuned launches that the calls on own inputs have not taken;
+        all at another size.
+
+        Raises Failed.
         """
-        taken = () if at else (self._shuffle(0), self._shuffle(1))
-        left = configurations_not_taken(
-            own_work.steps_of(self._checks.trace), self._candidate.traced, taken
+        covered_numbers = () if at else (self._shuffle(0), self._shuffle(1))
+        numbers = configurations_not_taken(
+            own_work.steps_of(self._checks.trace), self._candidate.traced, covered_numbers
         )
-        for number in left:
+        for number in numbers:
             self._checks.calls.configuration = number
             try:
                 self._checks.check(
@@ -281,30 +298,34 @@ class Examination:
         self._checks.calls.configuration = None
 
     def _many_calls_later(self, first: ExpectedOutputs) -> None:
-        """Where what is kept between calls changes at each of them, as a counter does, it is moved on as if there had
-        been many more calls: the answer must still be right. Raises Failed.
+        """Advances state that changes from call to call, such as a counter, by many calls; the
+        answer must stay correct.
+
+        Raises Failed.
         """
         replayer = self._judge.replayer
-        if not replayer.ask({"do": "note_kept"}, seconds=self._left()).get("kept"):
+        if not replayer.ask({"do": "note_kept"}, seconds=self._seconds_left()).get("kept"):
             return
         for _ in range(2):
             self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
-            moved = replayer.ask({"do": "note_kept"}, seconds=self._left()).get("moved")
+            moved = replayer.ask({"do": "note_kept"}, seconds=self._seconds_left()).get("moved")
         self._evidence.moves_on = bool(moved)
         rng = random.Random(self._shuffle(62))
         for times in [rng.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
-            replayer.ask({"do": "advance_kept", "times": times}, seconds=self._left())
+            replayer.ask({"do": "advance_kept", "times": times}, seconds=self._seconds_left())
             try:
                 self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
             except Failed as failed:
-                told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
+                message = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
                 raise Failed(
-                    Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))
+                    Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(message, 700))
                 ) from failed
 
     def _few_distributions(self) -> list[Draw]:
-        """What is asked at a large size: signed numbers, and where outputs are of half precision, whether every element
-        of a long row counts.
+        """Returns the draws at a large size: signed numbers, and isolated ones for outputs in half
+        precision.
+
+        Isolated numbers show whether every element of a long row has an effect.
         """
         in_half = self._checks.prepared.rounds_to_half
         return [Draw.SIGNED, *([Draw.ISOLATED] if in_half else ())]
@@ -323,7 +344,11 @@ class Examination:
     def _distribution(
         self, draw: Draw, number: int, perturbed: bool, at: str = "", *, part: int = 0
     ) -> None:
-        """at: where it is not the base size, as it is told. part: of a draw that takes several calls. Raises Failed."""
+        """Checks a distribution. at: suffix that names a size other than the base. part: index
+        within a draw of several calls.
+
+        Raises Failed.
+        """
         if draw in WITH_TIES and self._checks.prepared.reference.sorts:
             return
         try:
@@ -334,8 +359,8 @@ class Examination:
             self._evidence.notes.append(f"{draw}: not used, {error}")
             return
         if draw in WITH_INFINITIES and any(
-            hasattr(one, "is_floating_point") and not one.is_floating_point()
-            for one in expected.eager
+            hasattr(output, "is_floating_point") and not output.is_floating_point()
+            for output in expected.eager
         ):
             return  # where a NaN arises on the way, an index or a comparison does not show it
         if draw is Draw.MINUS_INFINITE_ROWS and not absorbs_infinities(
@@ -364,7 +389,8 @@ class Examination:
         self._evidence.has_no_answer |= draw is Draw.MINUS_INFINITE_ROWS and NO_ANSWER in notes
 
     def _matrix_structures(self, perturbed: bool) -> None:
-        """Draws matrices with structures among inputs and weights, which are loaded for each. Raises Failed."""
+        """Checks matrices with structures as inputs and as weights, loaded for each draw. Raises
+        Failed."""
         if self._checks.prepared.reference.sorts:
             return
         model = self._checks.calls.model
@@ -377,16 +403,18 @@ class Examination:
             self._checks.calls.load_weights(model)
 
     def _search_outcomes(self) -> None:
-        """Checks draws on which comparisons of the kernels turn, where outcomes are seen at all. Raises Failed."""
+        """Searches for draws on which comparisons in the kernels change their outcome, if outcomes
+        are observed. Raises Failed."""
         if self._judge.device != "cpu":
             return
         self._progress("searching for outcomes of comparisons")
-        prepared, model = self._checks.prepared, self._checks.calls.model
+        prepared = self._checks.prepared
+        model = self._checks.calls.model
         seed = (self._seed >> 16) + SEARCH_SEED
         search = OutcomeSearch(
             expect=lambda change: searched_outputs(prepared, change, seed, model),
             check=self._check_searched,
-            tell=partial(told_outcomes, self._judge.replayer, self._left),
+            tell=partial(told_outcomes, self._judge.replayer, self._seconds_left),
         )
         self._evidence.search = search
         search.run()
@@ -398,8 +426,11 @@ class Examination:
             )
 
     def _every_distribution(self, drawn: ExpectedOutputs, configurations: bool, at: str) -> None:
-        """Loops over several blocks are seldom right on everything that short rows are right on. The first long size,
-        which has every configuration, has every draw; the others have every second one. Raises Failed.
+        """Checks distributions at a long size, since loops over several blocks may fail on inputs
+        that short rows pass.
+
+        The first long size takes all configurations and draws, the others every second draw. Raises
+        Failed.
         """
         if configurations:
             self._other_configurations(drawn, at)
@@ -416,11 +447,11 @@ class Examination:
         )
         if not census.launches and drawn is not None and gives_back_inputs(drawn):
             return  # a shortcut, as for a roll by a whole row: there is nothing to be done
-        kept = self._evidence.work
+        earlier_work = self._evidence.work
         try:
-            self._own_work(needed=kept.needed if kept else None)
+            self._own_work(needed=earlier_work.needed if earlier_work else None)
         finally:
-            self._evidence.work = kept
+            self._evidence.work = earlier_work
 
     def _own_work(self, needed: bool | None) -> OwnWork:
         work = OwnWork(
@@ -428,7 +459,8 @@ class Examination:
             census=own_work.census_of(self._checks.trace, self._candidate.traced),
             needed=needed,
         )
-        watched, operations = self._checks.watched, self._checks.prepared.operations
+        watched = self._checks.watched
+        operations = self._checks.prepared.operations
         if (
             self._judge.device == "cpu"
             and work.census.launches
@@ -446,11 +478,12 @@ class Examination:
         return judged
 
     def _judge_watched(self) -> None:
-        """What the last watched call showed, once. Raises Failed."""
-        watched, drawn = self._checks.watched, self._checks.watched_draw
+        """Judges the observations of the last watched call, once. Raises Failed."""
+        watched = self._checks.watched
+        drawn = self._checks.watched_draw
         self._checks.watched = None
         own_work.require_inputs_left_alone(
-            watched, self._checks.prepared, self._checks.calls.kept_names()
+            watched, self._checks.prepared, self._checks.calls.unchanged_names()
         )
         if watched is not None and drawn is not None and watched.unread:
             require_inputs_read(self._checks.prepared, drawn, watched.unread)
@@ -463,13 +496,14 @@ class Examination:
             )
 
     def _only_moves(self) -> bool:
-        """Whether the problem only moves values: at a size too large to examine, what the sizes before it showed."""
-        here, before = (
+        """Returns True if the problem only moves values; at a size too large to examine, by the
+        result of earlier sizes."""
+        moves_only, before = (
             only_moves(draws_of(self._checks.prepared, self._seed)),
             self._evidence.only_moves,
         )
-        if here is not None:
-            self._evidence.only_moves = here and before is not False
+        if moves_only is not None:
+            self._evidence.only_moves = moves_only and before is not False
         return bool(self._evidence.only_moves)
 
     def _shuffle(self, number: int) -> int:

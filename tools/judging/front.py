@@ -1,4 +1,4 @@
-"""What comes before any data: a candidate's host code traced at every size, and its kernels compiled."""
+"""Traces a candidate's host code at every size, and compiles its kernels, before any data exists."""
 
 from __future__ import annotations
 
@@ -35,45 +35,41 @@ UNCHECKED = (
 
 
 MANY_CORES = (os.cpu_count() or 1) >= 8
-"""Whether there are cores to spare for what is likely to be asked for."""
+"""Cores are available for speculative compilation."""
 MAX_GUESSED_KERNELS = 4
-"""Kernels of one candidate that are compiled before it is known whether other sizes launch them."""
+"""Maximum number of kernels compiled before other sizes are known to launch them."""
 
 
 class TracesAndCompiles(Protocol):
-    """What makes traces and binaries of a candidate: a `Front`, or one in another process."""
+    """Front end: traces and compiles candidates, in this process (`Front`) or in another."""
 
     def traced_and_compiled(
         self,
         problem: Problem,
         source: str,
         selection: Selection,
-        asked: Options,
+        options: Options,
         seed: int,
         say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
-        """See `Front.traced_and_compiled`. What `say` raises ends it."""
+        """Traces and compiles a candidate, as `Front.traced_and_compiled`. An error raised by `say`
+        ends the work."""
         ...
 
 
 class Front:
-    """Traces and compiles candidates for one device; shared by all threads."""
+    """Traces and compiles candidates for a device; shared by all threads."""
 
     def __init__(self, zygote: Zygote, compiler: Compiler, device: str, own_target: str) -> None:
-        """zygote: of kind COMPILE.
-
-        own_target: of the GPU that verdicts are made on, or what a GPU is pretended to be.
-        """
-        self._zygote, self._compiler, self._device, self._own_target = (
-            zygote,
-            compiler,
-            device,
-            own_target,
-        )
+        """zygote: of kind COMPILE. own_target: that of the judging GPU, or of the pretended GPU."""
+        self._zygote = zygote
+        self._compiler = compiler
+        self._device = device
+        self._own_target = own_target
 
     @property
     def zygote(self) -> Zygote:
-        """The warm process that candidates' own processes are forked from, of kind COMPILE."""
+        """The warm process of kind COMPILE from which candidates' processes are forked."""
         return self._zygote
 
     @property
@@ -85,36 +81,40 @@ class Front:
         problem: Problem,
         source: str,
         selection: Selection,
-        asked: Options,
+        options: Options,
         seed: int,
         say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
-        """The candidate's traces, the problem's own size first; a result a target; and the main target's binaries:
-        those of the problem's own size, on a GPU of all sizes.
+        """Returns traces, the problem's own size first; a result per target; and the main target's
+        binaries.
 
-        The kernels of the problem's own size are compiled while the other sizes are traced. Where they fail, there is a
-        trace of that size alone.
+        Binaries are those of the problem's own size; on a GPU those of all sizes. The own size's
+        kernels are compiled while other sizes are traced. If they fail, only that size is traced.
         """
-        targets = asked.targets or ((self._own_target,) if self._on_gpu else ())
+        targets = options.targets or ((self._own_target,) if self._on_gpu else ())
         early: list[CompileResult] = []
 
         def fails(first: TracedCandidate) -> bool:
             if not targets:
                 return False
             if self._on_gpu and MANY_CORES:
-                beside.submit(self._compile_guess, first, targets[0], source, asked)
-            early.append(self._for(targets[0], first, range(1), source, asked, sizes)[0])
+                beside.submit(self._compile_guess, first, targets[0], source, options)
+            early.append(
+                self._compile_traces(targets[0], first, range(1), source, options, sizes)[0]
+            )
             return early[0].failure is not None
 
-        main = asked.targets[0] if asked.targets else self._own_target
+        main = options.targets[0] if options.targets else self._own_target
         sizes = trace_requests(problem, selection, self._device, seed)
         with ThreadPoolExecutor(2, thread_name_prefix="compile") as beside:
 
-            def compile_others(found: TracedCandidate) -> None:
+            def compile_others(traced_candidate: TracedCandidate) -> None:
                 if targets and self._on_gpu:
-                    beside.submit(self._compile_others, found, targets[0], source, asked)
+                    beside.submit(
+                        self._compile_others, traced_candidate, targets[0], source, options
+                    )
 
-            candidate = self._trace(source, main, sizes, asked, fails, compile_others)
+            candidate = self._trace(source, main, sizes, options, fails, compile_others)
         if self._on_gpu:
             candidate = _sharing(candidate)
         if not targets:
@@ -125,53 +125,63 @@ class Front:
         else:
             count = len(candidate.traced.traces)
             indices = range(count if self._on_gpu else min(1, count))
-            first, binaries = self._for(targets[0], candidate, indices, source, asked, sizes)
-        others = [self._elsewhere(problem, source, target, asked) for target in targets[1:]]
-        return candidate, (first, *others), binaries
+            first, binaries = self._compile_traces(
+                targets[0], candidate, indices, source, options, sizes
+            )
+        other_results = [
+            self._elsewhere(problem, source, target, options) for target in targets[1:]
+        ]
+        return candidate, (first, *other_results), binaries
 
     def _compile_others(
-        self, found: TracedCandidate, target: str, source: str, asked: Options
+        self, candidate: TracedCandidate, target: str, source: str, options: Options
     ) -> None:
-        """What the problem's own size does not launch, while that is compiled: afterwards the compiler's cache has it.
+        """Compiles kernels of other sizes into the compiler's cache, in parallel to those of the
+        own size.
 
-        What goes wrong here is met again, and told, when all kernels are asked for.
+        An error occurs again, and is reported, when all kernels are compiled.
         """
-        traced = _sharing(found).traced
-        own = set(_own_kernels(traced))
-        others = [k for k in kernels_of(traced, range(len(traced.traces))) if k not in own]
-        if others:
+        traced = _sharing(candidate).traced
+        own_size_keys = set(_own_kernels(traced))
+        other_keys = [
+            k for k in kernels_of(traced, range(len(traced.traces))) if k not in own_size_keys
+        ]
+        if other_keys:
             self._compiler.compile(
-                traced, others, target, source=source, seconds=asked.compile_seconds
+                traced, other_keys, target, source=source, seconds=options.compile_seconds
             )
 
     def _compile_guess(
-        self, first: TracedCandidate, target: str, source: str, asked: Options
+        self, first: TracedCandidate, target: str, source: str, options: Options
     ) -> None:
-        """What the other sizes will probably ask for, while they are being traced. A wrong guess costs a core."""
+        """Compiles kernels that other sizes will probably launch, while these are traced. A wrong
+        guess costs only a core's time."""
         traced = guess_for_other_sizes(first.traced, _own_kernels(first.traced))
         if 0 < len(traced.kernels) <= MAX_GUESSED_KERNELS:
             self._compiler.compile(
-                traced, list(traced.kernels), target, source=source, seconds=asked.compile_seconds
+                traced, list(traced.kernels), target, source=source, seconds=options.compile_seconds
             )
 
     def traced_at_own_size(
-        self, problem: Problem, source: str, target: str, asked: Options
+        self, problem: Problem, source: str, target: str, options: Options
     ) -> TracedCandidate:
-        """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""
-        return self._trace(source, target, _own_size(problem), asked)
+        """Traces a candidate at the problem's own size, with index 0. Never raises for behaviour of
+        the candidate."""
+        return self._trace(source, target, _own_size(problem), options)
 
     def free_sizes(
-        self, problem: Problem, source: str, small: Mapping[str, int], asked: Options
+        self, problem: Problem, source: str, small: Mapping[str, int], options: Options
     ) -> list[dict[str, int]]:
-        """Groups of sizes that a candidate takes at small values while all others are the problem's own."""
+        """Returns groups of sizes that a candidate accepts at small values, all others being the
+        problem's own."""
         groups = groups_of_sizes(problem, small)
         requests = [SizeRequest(spec=input_spec(problem))]
         requests += [
             SizeRequest(spec=input_spec(problem.with_sizes(group), as_it_is=True))
             for group in groups
         ]
-        target = asked.targets[0] if asked.targets else TRACE_TARGET
-        failures = self._trace(source, target, requests, asked).failures
+        target = options.targets[0] if options.targets else TRACE_TARGET
+        failures = self._trace(source, target, requests, options).failures
         return [
             group for group, failure in zip(groups, failures[1:], strict=False) if failure is None
         ]
@@ -181,13 +191,13 @@ class Front:
         candidate: TracedCandidate,
         target: str,
         source: str,
-        asked: Options,
+        options: Options,
         *,
         texts: Collection[str] = (),
     ) -> dict[str, Compiled]:
-        """The kernels of the problem's own size by their keys.
+        """Compiles the kernels of the problem's own size; returns them by key.
 
-        texts: stages whose text is wanted with each of them (`ptx`, `amdgcn`).
+        texts: stages whose text is returned (`ptx`, `amdgcn`).
         """
         kernels = _own_kernels(candidate.traced)
         return self._compiler.compile(
@@ -195,19 +205,21 @@ class Front:
             kernels,
             target,
             source=source,
-            seconds=asked.compile_seconds,
+            seconds=options.compile_seconds,
             texts=texts,
         )
 
     def _elsewhere(
-        self, problem: Problem, source: str, target: str, asked: Options
+        self, problem: Problem, source: str, target: str, options: Options
     ) -> CompileResult:
-        """The result for a target beside the main one."""
-        candidate = self.traced_at_own_size(problem, source, target, asked)
-        return self._for(target, candidate, range(1), source, asked, _own_size(problem))[0]
+        """Returns the result for an additional target."""
+        candidate = self.traced_at_own_size(problem, source, target, options)
+        return self._compile_traces(
+            target, candidate, range(1), source, options, _own_size(problem)
+        )[0]
 
     def _trace(
-        self, source: str, target: str, sizes: list[SizeRequest], asked: Options,
+        self, source: str, target: str, sizes: list[SizeRequest], options: Options,
         decided: Callable[[TracedCandidate], bool] = lambda _: False,
         complete: Callable[[TracedCandidate], None] = lambda _: None,
     ) -> TracedCandidate:  # fmt: skip
@@ -216,28 +228,28 @@ class Front:
             source,
             target,
             sizes,
-            seconds=asked.compile_seconds,
-            allow_import=asked.allow_import,
+            seconds=options.compile_seconds,
+            allow_import=options.allow_import,
             decided=decided,
             complete=complete,
         )
 
-    def _for(
+    def _compile_traces(
         self,
         target: str,
         candidate: TracedCandidate,
         indices: Sequence[int],
         source: str,
-        asked: Options,
+        options: Options,
         sizes: Sequence[SizeRequest],
     ) -> tuple[CompileResult, dict[str, Any]]:
-        """sizes: what the candidate was traced at; the problem's own is the first."""
+        """Compiles kernels of these traces. sizes: those traced; the problem's own is the first."""
         begun = time.monotonic()
         kernels = kernels_of(candidate.traced, indices) if candidate.traced.traces else []
         compiled: dict[str, Any] = {}
         if kernels:
             compiled = self._compiler.compile(
-                candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds
+                candidate.traced, kernels, target, source=source, seconds=options.compile_seconds
             )
         seconds = time.monotonic() - begun + candidate.seconds
         return compile_result(target, candidate, compiled, seconds, sizes[0].spec.outputs), compiled
@@ -246,10 +258,12 @@ class Front:
     def all_kernels_checked(
         self, judge: Judge, judged: JudgeFindings, problem: Problem, source: str, candidate: TracedCandidate,
         selection: Selection,
-        seed: int, asked: Options, rules: Rules,
+        seed: int, options: Options, rules: Rules,
     ) -> JudgeFindings:  # fmt: skip
-        """A kernel that only the problem's own size launches is looked for at sizes between; where none that can be
-        interpreted launches it, it is unchecked.
+        """Searches sizes for kernels that only the problem's own size launches, and judges them
+        there.
+
+        If no interpretable size launches such a kernel, the result is UNCHECKED.
         """
         if judged.result.failure is not None or judged.needs_gpu:
             return judged
@@ -264,15 +278,17 @@ class Front:
             *(SizeRequest(spec=input_spec(s.problem, as_it_is=True)) for s in tried),
         ]
         more = self._trace(
-            source, asked.targets[0] if asked.targets else TRACE_TARGET, sizes, asked
+            source, options.targets[0] if options.targets else TRACE_TARGET, sizes, options
         )
         result = judged.result
         for size in tried:
             if missing & _launched(more.traced, size.index):
-                found = judge.judge(more, size, (), seed, rules).result
-                result = result.with_(tried=(*result.tried, *found.tried), failure=found.failure)
+                size_result = judge.judge(more, size, (), seed, rules).result
+                result = result.with_(
+                    tried=(*result.tried, *size_result.tried), failure=size_result.failure
+                )
                 missing -= _launched(more.traced, size.index)
-                if found.failure is not None or not missing:
+                if size_result.failure is not None or not missing:
                     return judged.with_result(result)
         return judged.with_result(
             result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED))
@@ -280,17 +296,18 @@ class Front:
 
 
 def _own_size(problem: Problem) -> list[SizeRequest]:
-    """The problem's own size alone, as it is."""
+    """Returns the request for the problem's own size alone."""
     return trace_requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
 
 
 def _own_kernels(traced: Traced) -> list[str]:
-    """Keys of what the problem's own size launches."""
+    """Returns keys of kernels launched at the problem's own size."""
     return kernels_of(traced, range(1)) if traced.traces else []
 
 
 def _sharing(candidate: TracedCandidate) -> TracedCandidate:
-    """The same with one binary for kernels of other sizes that differ in what divides their arguments."""
+    """Shares binaries between kernels of other sizes that differ only in their arguments'
+    divisibility."""
     shared: TracedCandidate = candidate.with_(
         traced=share_binaries(candidate.traced, _own_kernels(candidate.traced))
     )
@@ -300,8 +317,8 @@ def _sharing(candidate: TracedCandidate) -> TracedCandidate:
 def without_failed_configurations(
     candidate: TracedCandidate, compiled: Mapping[str, Any]
 ) -> TracedCandidate:
-    """The same candidate without the autotune configurations that do not compile: Triton leaves them out, too."""
-    broken = {key for key, one in compiled.items() if one.failure is not None}
+    """Removes autotuned configurations that do not compile, as Triton does."""
+    broken = {key for key, kernel in compiled.items() if kernel.failure is not None}
     if not broken:
         return candidate
 
@@ -316,12 +333,12 @@ def without_failed_configurations(
         t and t.with_(setup=cut(t.setup), first=cut(t.first), later=cut(t.later))
         for t in candidate.traced.traces
     )
-    kept: TracedCandidate = candidate.with_(traced=candidate.traced.with_(traces=traces))
-    return kept
+    reduced: TracedCandidate = candidate.with_(traced=candidate.traced.with_(traces=traces))
+    return reduced
 
 
 def _cut(choice: Choice, broken: set[str]) -> Choice:
-    """Unchanged where nothing would be left."""
+    """Removes broken alternatives of a choice; returns the choice unchanged if none would remain."""
     fine = [
         i
         for i, a in enumerate(choice.alternatives)

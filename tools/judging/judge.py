@@ -1,9 +1,9 @@
-"""The judge of one device: holds what problems expect, asks a replayer for a candidate's answers, and says whether they
-are right.
+"""The judge of a device: caches what problems expect, replays a candidate's calls, and judges the
+answers.
 
-One judge serves one device and many candidates, one after the other. A problem's draws, weights and expected outputs
-are made once and shared by all its
-candidates: no candidate ever sees data, so nothing has to be drawn anew for the next one.
+A judge serves a single device and many candidates in turn. A problem's draws, weights and expected
+outputs are computed once and shared by its candidates: no candidate sees data, so nothing must be
+drawn again for the next.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.tracing.client import TracedCandidate
 
 VERDICTS_PER_SEED = 64
-"""After so many verdicts on one problem its draws are made anew from another seed."""
+"""Number of verdicts on a problem after which its draws are renewed from another seed."""
 CPU_MARGIN_BYTES = 4096
-"""Bytes round shared tensors on a CPU, where every access of a kernel is checked by itself."""
+"""Margin around shared tensors on a CPU, in bytes; there each access of a kernel is also checked.
+"""
 
 
 T = TypeVar("T")
@@ -69,25 +70,26 @@ def _never(_: Exception) -> bool:
 
 
 def _without_memory(error: Exception) -> bool:
-    """Whether the candidate's process had no memory left: what is kept here may have been in its way."""
+    """Returns True if the candidate's process ran out of memory, possibly because of caches here."""
     return isinstance(error, Failed) and error.failure.fault is Fault.MEMORY
 
 
 class Judge:
-    """A context manager. Not thread-safe: one for each lane."""
+    """Judges candidates on a device. A context manager. Not thread-safe: each lane has its own."""
 
     def __init__(
         self, device: str, zygote: Zygote, *, gpu: Gpu | None = None, sharers: int = 1,
         give_way: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """device: cpu or cuda:N.
+        """Creates the replayer and caches.
 
-        zygote: of the replayer's process; it is not closed here. gpu: what the driver says of the device.
-
-        sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU. give_way: called between
-        two checks, when nothing is under way on the GPU; whoever waits to be alone there goes first.
+        device: cpu or cuda:N. zygote: starts the replaying process; it is not closed here. gpu:
+        properties from the driver. sharers: judges, in all processes, that cache memory on this GPU
+        or CPU. give_way: called between checks while the GPU is idle; yields the GPU lock to
+        waiting timers.
         """
-        self.device, self._give_way = device, give_way
+        self.device = device
+        self._give_way = give_way
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = (
             Buffers(device, CPU_MARGIN_BYTES)
@@ -96,20 +98,19 @@ class Judge:
         )
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
         self.memory = GpuMemory(device) if device != "cpu" else None
-        self._kept = KeptProblems(self.memory, sharers)
+        self._cache = KeptProblems(self.memory, sharers)
         self.room = None if self.memory is None else RoomOnGpu(
-            self.memory, self._kept, self.buffers, self.profiler, self.unmap, gpu, sharers
+            self.memory, self._cache, self.buffers, self.profiler, self.unmap, gpu, sharers
         )  # fmt: skip
-        """None on a CPU."""
+        """Memory management on a GPU; None on a CPU."""
         self.problems: set[str] = set()
-        """Hashes of the problems that it was handed out for, of which it may keep what they expect."""
+        """Hashes of judged problems, whose expected outputs may be cached."""
         self._seeds: dict[str, tuple[int, int]] = {}
 
     # -------------------------------------------------------------- seeds
     def seed_for(self, problem: Problem) -> int:
-        """A verdict's seed: the upper bits are those of the problem's draws and shared by several candidates, the
-        lower 16 choose its sizes.
-        """
+        """Returns a verdict's seed: the upper bits select the problem's draws, shared by several
+        candidates; the lower 16 its sizes."""
         epoch, used = self._seeds.get(problem.hash, (_secret(), 0))
         if used >= VERDICTS_PER_SEED:
             epoch, used = _secret(), 0
@@ -120,16 +121,16 @@ class Judge:
     def prepared(
         self, problem: Problem, seed: int, like: PreparedProblem | None = None
     ) -> PreparedProblem:
-        """The problem set up on this device, the last few kept.
+        """Returns the problem prepared on this device, cached.
 
-        like: the same problem at another size. Raises ProblemError.
+        like: the problem prepared at another size. Raises ProblemError.
         """
         key = key_of(problem, seed)
-        if (known := self._kept.find(key)) is not None:
-            return known
-        made = prepare_problem(problem, self.device, seed >> 16, like=like)
-        self._kept.keep(key, made)
-        return made
+        if (cached := self._cache.find(key)) is not None:
+            return cached
+        prepared = prepare_problem(problem, self.device, seed >> 16, like=like)
+        self._cache.keep(key, prepared)
+        return prepared
 
     def expected(
         self,
@@ -141,14 +142,15 @@ class Judge:
         perturbed: bool = False,
         part: int = 0,
     ) -> ExpectedOutputs:
-        """A draw of the problem and what should come of it: the same for every candidate of one seed.
+        """Returns a draw of the problem with its expected outputs, equal for all candidates of a
+        seed.
 
-        part: of a draw that takes several calls.
+        part: index within a draw of several calls.
         """
         prepared = self.prepared(problem, seed)
         key = (key_of(problem, seed), draw, number, perturbed, part)
-        if (known := self._kept.find_draw(key)) is not None:
-            return known
+        if (cached := self._cache.find_draw(key)) is not None:
+            return cached
         seconds = prepared.exact_seconds
         model = None
         if perturbed and draw is Draw.MATRICES:
@@ -156,30 +158,31 @@ class Judge:
         elif perturbed:
             model = self._perturbed_outputs(problem, prepared, seed)
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
-        made = expected_outputs(
+        drawn = expected_outputs(
             prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, part=part
         )
-        self._kept.keep_draw(key, made)
-        return made
+        self._cache.keep_draw(key, drawn)
+        return drawn
 
     def draw_with_equal_edges(
         self, problem: Problem, seed: int, first: ExpectedOutputs
     ) -> ExpectedOutputs:
-        """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements
-        does not tell them apart.
+        """Returns another draw with the first and last rows and columns of `first`.
+
+        A fingerprint of a few elements cannot distinguish the two.
         """
         return expected_outputs(
             self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs
         )
 
-    def kept_bytes(self) -> int:
-        """Bytes of the models, draws and expected outputs that are kept on a CPU for the next candidate."""
-        return self._kept.nbytes
+    def cached_bytes(self) -> int:
+        """Returns the size of cached models, draws and expected outputs on a CPU, in bytes."""
+        return self._cache.nbytes
 
     def _perturbed_outputs(self, problem: Problem, prepared: PreparedProblem, seed: int) -> Any:
         if prepared.perturbed is None:
             prepared.perturbed = perturbed_model(prepared, (seed >> 16) + 1)
-            self._kept.count_weights(key_of(problem, seed), prepared.perturbed)
+            self._cache.count_weights(key_of(problem, seed), prepared.perturbed)
         return prepared.perturbed
 
     # -------------------------------------------------------------- a verdict
@@ -188,33 +191,35 @@ class Judge:
         *, binaries: Mapping[str, Any] | None = None, progress: Callable[[str], None] = lambda _: None,
         take_whole: Callable[[], None] = lambda: None,
     ) -> JudgeFindings:  # fmt: skip
-        """One candidate's correctness.
+        """Judges a candidate's correctness.
 
-        others: the other sizes, and variants of one with inputs in other layouts. take_whole: called before the base
-        size, with nothing under way on the GPU; from then on nobody else is judged there. Never raises for what a
-        candidate does; raises ProblemError where the reference fails at its base size, or is random and its numbers
-        differ from the candidate's.
+        others: the other sizes, and variants of a size with inputs in other layouts. take_whole:
+        called before the base size while the GPU is idle; excludes other verdicts from the GPU
+        afterwards. Never raises for behaviour of the candidate; raises ProblemError if the
+        reference fails at its base size, or is random and differs from the candidate by its random
+        numbers.
         """
 
-        def before_base(*, anew: bool = False) -> None:
+        def before_base(*, again: bool = False) -> None:
             self._synchronize()
             take_whole()
             if self.room is not None:
-                self.room.ask_others_for(base.problem, anew=anew)
+                self.room.ask_others_for(base.problem, again=again)
 
         return self._retried_with_memory(
             base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress, before_base),
-            before_retry=lambda: before_base(anew=True),
+            before_retry=lambda: before_base(again=True),
         )  # fmt: skip
 
     def _retried_with_memory(
         self, problem: Problem, attempt: Callable[[], T], also: Callable[[Exception], bool] = _never,
         before_retry: Callable[[], None] = lambda: None,
     ) -> T:  # fmt: skip
-        """The attempt's answer on this device; made once more, with all that is kept given back, where it found no
-        memory.
+        """Returns the attempt's result on this device; after an out-of-memory error frees all
+        caches and repeats it once.
 
-        also: errors that are a lack of memory, too; the second one is passed on as it is. Raises DoesNotFit.
+        also: recognises further errors as a lack of memory; a second such error is raised
+        unchanged. Raises DoesNotFit.
         """
         with self._on_own_device():
             try:
@@ -228,7 +233,7 @@ class Judge:
             self.forget()
             try:
                 if self.room is not None:
-                    self.room.make_for(problem, anew=True)
+                    self.room.make_for(problem, again=True)
                 before_retry()
                 return attempt()
             except Exception as error:
@@ -252,8 +257,8 @@ class Judge:
             ):
                 del verdict  # it holds the problem's model
                 self.forget()
-                self.room.make_for(base.problem, anew=True)
-                before_base(anew=True)
+                self.room.make_for(base.problem, again=True)
+                before_base(again=True)
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
         finally:
@@ -268,7 +273,8 @@ class Judge:
         rules: Rules,
         binaries: Mapping[str, Any] | None,
     ) -> tuple[LayoutCheck, ...]:
-        """Calls a candidate on one variant of a size, with inputs in other layouts, and nothing else."""
+        """Calls a candidate on a variant of a size, with inputs in other layouts, without other
+        checks."""
         verdict = Verdict(self, candidate, seed, rules, binaries, lambda _: None)
         with self._on_own_device():
             try:
@@ -285,8 +291,8 @@ class Judge:
     ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
         """Times a candidate that passed every check.
 
-        alone: while what it gives is entered, nobody else computes on the GPU. Raises Failed, DoesNotFit, and
-        InfrastructureError where another program is at work on this GPU.
+        alone: context manager that excludes other computation on the GPU. Raises Failed,
+        DoesNotFit, and InfrastructureError if another program uses this GPU.
         """
         assert self.profiler is not None
         profiler = self.profiler
@@ -295,7 +301,7 @@ class Judge:
             if (
                 self.room is not None
             ):  # the buffers of its checks wait to be used again, and the clock needs others
-                self.room.make_for(base.problem, anew=True)
+                self.room.make_for(base.problem, again=True)
                 self.room.ask_others_for(base.problem)
             try:
                 return profiler.profile(
@@ -314,9 +320,9 @@ class Judge:
         binaries: Mapping[str, Any],
         calls: int,
     ) -> TrialTimes:
-        """Times a few calls of one configuration, its answer compared once.
+        """Times a few calls of a configuration, and compares its answer once.
 
-        Raises DoesNotFit, and InfrastructureError where another program is at work on this GPU.
+        Raises DoesNotFit, and InfrastructureError if another program uses this GPU.
         """
         return self._retried_with_memory(
             base.problem, lambda: self._timed_trial(candidate, base, seed, binaries, calls)
@@ -338,7 +344,7 @@ class Judge:
             self._release()
 
     def give_way(self) -> None:
-        """Lets another process be alone on the GPU, if one waits for that."""
+        """Yields the GPU to a process that waits for exclusive use."""
         self._synchronize()
         self._give_way()
 
@@ -350,11 +356,10 @@ class Judge:
 
     # -------------------------------------------------------------- the device and its memory
     def _on_own_device(self) -> AbstractContextManager[Any]:
-        """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without
-        naming one lies there.
+        """Context manager that makes the judge's GPU torch's current device, which is per thread.
 
-        On a CPU torch computes in this thread alone: judges work side by side, and on small tensors its other threads
-        only wait, and take a core to do so.
+        On a CPU restricts torch to this thread: judges run in parallel, and on small tensors
+        torch's other threads only wait, and occupy a core.
         """
         if self.device == "cpu":
             return single_threaded()
@@ -363,30 +368,31 @@ class Judge:
         return torch.cuda.device(self.device)
 
     def _release(self) -> None:
-        """What was handed out to a candidate is kept for the next one, or given back where it is much."""
+        """Returns a candidate's buffers to the cache, or frees them if large."""
         self.buffers.release()
         if self.room is not None:
             self.room.trim()
 
     def give_back_unused_memory(self) -> None:
-        """Gives back what torch keeps for later on a GPU, where that is much and not much is free there."""
+        """Returns unused memory of torch to the GPU, if large and free memory is scarce."""
         if self.room is not None:
             self.room.give_back_unused()
 
     def give_memory(self, needed: int) -> None:
-        """Lets go of what is kept until so many bytes of the GPU are free. For a judge that is not at work."""
+        """Frees caches until `needed` bytes of the GPU are free. Only for a judge that is not
+        judging."""
         assert self.room is not None
         with self._on_own_device():
             self.room.give(needed)
 
     def unmap(self) -> None:
-        """Has the replayer's process unmap all that it has of this judge's memory; its trace is closed."""
+        """Unmaps this judge's memory in the replaying process, and closes its trace."""
         self.replayer.forget()
 
     def forget(self) -> None:
-        """Gives back the memory that is kept for speed alone, and ends the replayer's process."""
+        """Frees all caches and ends the replaying process."""
         self.replayer.close()
-        self._kept.clear()
+        self._cache.clear()
         if self.profiler is not None:
             self.profiler.forget()
         self.buffers.release()
@@ -398,7 +404,7 @@ class Judge:
             torch.cuda.empty_cache()
 
     def name(self) -> str:
-        """cpu, or the GPU's name."""
+        """Returns "cpu", or the GPU's name."""
         if self.device == "cpu":
             return "cpu"
         import torch
@@ -406,8 +412,8 @@ class Judge:
         return torch.cuda.get_device_name(self.device)
 
     def close(self) -> None:
-        """Ends the replayer and gives memory back."""
-        with self._on_own_device() if self._kept else nullcontext():
+        """Ends the replayer and frees memory."""
+        with self._on_own_device() if self._cache else nullcontext():
             self.forget()
             self.buffers.close()
 
@@ -419,7 +425,7 @@ class Judge:
 
 
 def _secret() -> int:
-    """32 bits that nobody can guess; recorded afterwards."""
+    """Returns 31 unpredictable bits, recorded afterwards."""
     return int.from_bytes(os.urandom(4), "little") >> 1
 
 

@@ -1,12 +1,16 @@
-"""Whether the candidate's own kernels do the work: strict, share:P or report.
+"""Decides whether the candidate's own kernels do the work, under the rule strict, share:P or
+report.
 
 Counted from the trace, on the trusted side (docs/explanation/trust.md, check 7).
 
-What torch may do beside the kernels in strict mode: allocate, view, copy, and convert between floating types. What it
-may not: compute, convert to whole numbers or to bare powers of two (which truncates), negate or conjugate through a
-view, or let a tensor say where a view lies. Two experiments in the
-replay decide what names cannot: the answer must be wrong when the launches are left out, and the launches may not all
-be copies of what torch's layout operators made.
+In strict mode torch may allocate, view, copy, and convert between floating types. It may not
+compute, convert to integers or to powers of two (which truncates), negate or conjugate through a
+view, or let a tensor determine a view's offset. Two experiments in the replay decide cases that
+operator names cannot: the answer must be wrong without the launches, and not all launches may be
+copies of results of torch's layout operators.
+
+Example: `y = x.t().contiguous(); k[grid](y, out); return out.mul_(2)` counts 1 launch, layout
+operators t and clone, and the computing operator mul_, so strict mode fails with FALLBACK.
 """
 
 from __future__ import annotations
@@ -48,10 +52,10 @@ MOVING_OPERATORS = frozenset(
         "slice_scatter",
     }
 )
-"""Operators that count as computing in forward and only move weights here."""
+"""Operators that count as computing in forward, but only rearrange weights in the set-up."""
 WEIGHTS_NOT_FOLLOWED = "which weights that are loaded later do not follow"
 MAX_NAMED_OPERATORS = 4
-"""Operators that a message names."""
+"""Maximum number of operators named in a message."""
 
 FOLDED_WEIGHTS = (
     "the first call works something out of the weights, and later calls do not follow "
@@ -61,19 +65,19 @@ FOLDED_WEIGHTS = (
 
 @dataclass(frozen=True)
 class Rule:
-    """What is asked of a candidate: `strict`, `share` of at least so much, or `report`."""
+    """Required share of own work: `strict`, `share` of at least a number, or `report`."""
 
     mode: str = "strict"
     share: float = 0.0
 
     @property
     def text(self) -> str:
-        """The rule as it is written on the command line."""
+        """The rule in the syntax of the command line."""
         return f"share:{self.share:g}" if self.mode == "share" else self.mode
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """strict, share:0.5 or report. Raises ValueError, one line."""
+        """Parses strict, share:0.5 or report. Raises ValueError with a single line."""
         mode, _, number = text.partition(":")
         if mode not in MODES or (mode == "share") != bool(number):
             raise ValueError(
@@ -86,15 +90,15 @@ class Rule:
 
 
 def steps_of(trace: Trace) -> tuple[Step, ...]:
-    """What every call but the first asks for."""
+    """Returns the steps of every call but the first."""
     return trace.first if trace.later is None else trace.later
 
 
 def census_of(trace: Trace, traced: Traced) -> Census:
-    """Launches, computing operators and layout operators of one call, by name.
+    """Counts launches, computing operators and layout operators of a call, by name.
 
-    Of an autotuned launch the first configuration's launches count, and the operators of every configuration: whichever
-    is taken, none may do the work.
+    For an autotuned launch counts the launches of its first configuration, and the operators of
+    every configuration: none of them may do the work.
     """
     launches: Counter[str] = Counter()
     computing: Counter[str] = Counter()
@@ -120,7 +124,7 @@ def census_of(trace: Trace, traced: Traced) -> Census:
 
 
 def _counters(trace: Trace) -> frozenset[int]:
-    """Buffers that are one whole number: `num_batches_tracked`."""
+    """Returns buffers that are a single integer: `num_batches_tracked`."""
     whole = (
         n
         for n in trace.state
@@ -130,7 +134,7 @@ def _counters(trace: Trace) -> frozenset[int]:
 
 
 def _counts(step: Operator, counters: frozenset[int]) -> bool:
-    """Whether it only advances a counter by a number."""
+    """Returns True if the step only adds a number to a counter."""
     first, *rest = step.args or (None,)
     return (
         step.op in ("aten.add_.Tensor", "aten.add_.Scalar")
@@ -142,7 +146,7 @@ def _counts(step: Operator, counters: frozenset[int]) -> bool:
 
 
 def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
-    """The steps with the first configuration of every autotuned launch in its place."""
+    """Yields the steps, with every autotuned launch replaced by its first configuration."""
     for step in steps:
         if isinstance(step, Choice):
             yield from step.alternatives[0] if step.alternatives else ()
@@ -151,7 +155,7 @@ def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
 
 
 def kind_of(step: Operator) -> str:
-    """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
+    """Returns `compute`, `layout` or `read`, from the operator's name and its target dtype."""
     from kernelwright.tools.operators.operators import (
         HOST_READS,
         only_moves_data,
@@ -172,7 +176,7 @@ def kind_of(step: Operator) -> str:
 
 
 def _keeps_a_mantissa(dtype: Any) -> bool:
-    """Whether a conversion, where there is one, is to a floating type that holds more than powers of two."""
+    """Returns True unless the step converts to a type without a mantissa."""
     import torch
 
     from kernelwright.tools.replaying.layout_operators import has_mantissa
@@ -184,10 +188,11 @@ def _keeps_a_mantissa(dtype: Any) -> bool:
 
 
 def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
-    """Whether the first call does work that later ones do not: beside a layout copy of weights, that is an answer
-    worked out once. It computes or launches more than they do, or a kernel writes to what they go on with.
+    """Returns True if the first call does work that later calls omit, beyond a layout copy of
+    weights: a cached answer.
 
-    watched: what the first call showed.
+    The first call computes or launches more, or a kernel writes tensors that later calls use.
+    watched: observations of the first call.
     """
 
     def work(steps: Iterable[Step]) -> tuple[int, int]:
@@ -204,11 +209,12 @@ def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
 
 
 def require_no_work_on_weights(trace: Trace, bound: Collection[str]) -> None:
-    """Raises Failed where a call needs something that the set-up computes from the weights.
+    """Raises Failed if a call needs results that the set-up computes from the weights.
 
-    Users load weights into a module that is made already. What its constructor has computed from the weights does not
-    follow those, and where it is the problem's own work it is done before the clock begins. Layout copies (a transposed
-    weight, two weights in one, a cast) are no such work, nor is what ends in a tensor that the judge loads.
+    Users load weights into an existing module. Results that its constructor computed from earlier
+    weights do not follow, and would be work done before the clock starts. Layout copies (a
+    transposed weight, two concatenated weights, a cast) are allowed, as are steps whose result is a
+    tensor that the judge loads.
 
     bound: names of the parameters and buffers that the judge loads.
     """
@@ -225,41 +231,40 @@ def _computes(step: Operator) -> bool:
 
 
 def depends_on_a_launch(trace: Trace) -> bool:
-    """Whether some output of a call can hold what a launch wrote: followed through operators, views and memory that
-    is written in place.
-    """
-    places = _Places()
+    """Returns True if an output of a call can depend on a launch, through operators, views and
+    in-place writes."""
+    memory = _SharedMemory()
     written: set[int] = set()
     for step in all_steps(steps_of(trace)):
         if isinstance(step, Launch):
-            written |= {places.of(n) for n in tensors_of_launch(step)}
+            written |= {memory.of(n) for n in tensors_of_launch(step)}
         elif isinstance(step, Operator):
             used = list(tensors_in(step.args)) + list(tensors_in(step.kwargs))
-            made = list(tensors_in(step.out))
+            outputs_of_step = list(tensors_in(step.out))
             if used and _shares_memory(step.op):
-                for number in made:
-                    places.join(number, used[0])
-                written = {places.of(n) for n in written}
-            if any(places.of(n) in written for n in used):
-                written |= {places.of(n) for n in made}
+                for number in outputs_of_step:
+                    memory.join(number, used[0])
+                written = {memory.of(n) for n in written}
+            if any(memory.of(n) in written for n in used):
+                written |= {memory.of(n) for n in outputs_of_step}
     outputs = trace.first_outputs if trace.later is None else trace.later_outputs
-    return any(places.of(n) in {places.of(w) for w in written} for n in tensors_in(outputs))
+    return any(memory.of(n) in {memory.of(w) for w in written} for n in tensors_in(outputs))
 
 
-class _Places:
-    """Tensors that lie in the same memory, as far as names of operators tell."""
+class _SharedMemory:
+    """Union-find structure of tensors that share memory, as far as operator names show."""
 
     def __init__(self) -> None:
         self._parent: dict[int, int] = {}
 
     def of(self, number: int) -> int:
-        """Returns the number that stands for the memory in which a tensor lies."""
+        """Returns the representative of a tensor's memory."""
         while self._parent.get(number, number) != number:
             number = self._parent[number]
         return number
 
     def join(self, a: int, b: int) -> None:
-        """Notes that two tensors lie in the same memory."""
+        """Marks two tensors as sharing memory."""
         self._parent[self.of(a)] = self.of(b)
 
 
@@ -272,7 +277,8 @@ def _shares_memory(op: str) -> bool:
 
 
 def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
-    """Raises Failed where the rule is broken. `report` only reports, but a candidate without a launch is none."""
+    """Returns the work as accepted. Raises Failed for a violated rule, and for a candidate without
+    launches under any rule."""
     census = work.census
     if not census.launches:
         raise Failed(
@@ -291,39 +297,41 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
     if rule.mode == "strict":
         _require_strict(census)
     if rule.mode == "share" and work.share is not None and work.share < rule.share:
-        what = (
+        subject = (
             "GPU's time is in"
             if work.share_of == "gpu_time"
             else "problem's operations are left to"
         )
-        raise Failed(Failure(
-            fault=Fault.FALLBACK,
-            message=f"{work.share:.0%} of the {what} the candidate's own kernels, and {rule.share:.0%} was asked for: "
-            f"torch computes {list_most_frequent(census.compute_ops)}",
-        ))  # fmt: skip
+        raise Failed(
+            Failure(
+                fault=Fault.FALLBACK,
+                message=f"{work.share:.0%} of the {subject} the candidate's own kernels, and "
+                f"{rule.share:.0%} was asked for: torch computes {list_most_frequent(census.compute_ops)}",
+            )
+        )
     return work.with_(accepted=True)
 
 
 def require_inputs_left_alone(
-    watched: Watched | None, prepared: PreparedProblem, kept: Collection[str] = frozenset()
+    watched: Watched | None, prepared: PreparedProblem, unchanged: Collection[str] = frozenset()
 ) -> None:
-    """Raises Failed where a watched call wrote to an input or to a weight that the reference leaves alone, and put back
-    what was there.
+    """Raises Failed if a watched call wrote to an input or weight that the reference does not
+    change, and restored it.
 
-    kept: names of the weights and buffers that the reference does not update.
+    unchanged: names of the weights and buffers that the reference does not update.
     """
     if watched is None:
         return
     inputs = sorted(set(watched.changed_inputs) - prepared.mutated)
-    weights = sorted(set(watched.changed_state) & set(kept))
+    weights = sorted(set(watched.changed_state) & set(unchanged))
     if inputs or weights:
-        what = (
+        subject = (
             prepared.input_named(inputs[0])
             if inputs
             else f"the weight {clean_text(weights[0], 80)}"
         )
         message = (
-            f"{what} is written to and restored within the call; the reference leaves it alone"
+            f"{subject} is written to and restored within the call; the reference leaves it alone"
         )
         raise Failed(Failure(fault=Fault.MUTATION, message=message))
 
@@ -335,12 +343,14 @@ def judge_watched(
     *,
     only_converts: bool = False,
 ) -> None:
-    """What one watched call showed of contents. Raises Failed where the kernels only copy (but for a problem that only
-    moves values, where torch lays nothing out anew: there copying is the work), where torch truncates, and where torch
-    lays values out anew, or converts them, for a problem that does nothing else.
+    """Judges the observations of a watched call. Raises Failed in these cases:
 
-    only_moves: whether the reference only moves values; asked where it matters. only_converts: whether it only gives
-    them another type, which kernels do that copy.
+    - the kernels only copy, unless the problem only moves values and torch rearranges none;
+    - torch truncates values;
+    - torch rearranges or converts values, and the problem does nothing else.
+
+    only_moves: called if relevant; True if the reference only moves values. only_converts: the
+    reference only changes dtypes, which copying kernels do.
     """
     if watched is None or rule.mode == "report":
         return
@@ -362,8 +372,10 @@ def judge_watched(
         message = f"the problem only moves values to other places, and torch moves them: {moved}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.truncations and rule.mode == "strict":
-        told = list_most_frequent(watched.truncations)
-        message = f"torch turns values into whole numbers or powers of two that hold less: {told}"
+        truncating = list_most_frequent(watched.truncations)
+        message = (
+            f"torch turns values into whole numbers or powers of two that hold less: {truncating}"
+        )
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
 
 
@@ -384,7 +396,7 @@ def _require_strict(census: Census) -> None:
 
 
 def list_most_frequent(counts: dict[str, int]) -> str:
-    """The most frequent of them, for people."""
+    """Formats the most frequent operators."""
     return ", ".join(
         f"{name.removeprefix('aten.')} x{count}"
         for name, count in sorted(counts.items(), key=lambda kv: -kv[1])[:MAX_NAMED_OPERATORS]
@@ -392,8 +404,9 @@ def list_most_frequent(counts: dict[str, int]) -> str:
 
 
 def kernels_launched(trace: Trace, traced: Traced) -> frozenset[str]:
-    """The content of every function that a call launches: what must be the same set at full size as at the sizes
-    that were checked.
+    """Returns the source of every function that a call launches.
+
+    The set at full size must equal the set at the checked sizes.
     """
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     return frozenset(

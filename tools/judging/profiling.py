@@ -1,6 +1,5 @@
-"""The profile of a candidate that passed every check: timed against its reference on the same inputs, in turns, its
-timed answers compared.
-"""
+"""Times a candidate that passed every check against its reference: equal inputs, alternating calls,
+timed answers compared."""
 
 from __future__ import annotations
 
@@ -44,71 +43,76 @@ if TYPE_CHECKING:
     from kernelwright.tools.tracing.client import TracedCandidate
 
 PROFILE_SECONDS = 120.0
-"""Seconds for everything that the candidate's process does while it is timed."""
+"""Time limit, in seconds, of the candidate's process during timing."""
 KEPT_INPUTS_DIVISOR = 10
-"""Inputs of timed references are kept for the next candidate up to this part of the GPU's memory."""
+"""Inputs of timed references are cached up to the GPU's memory divided by this."""
 SPARING_DIVISOR = 16
-"""Inputs and expected outputs over this part of the GPU's memory are compared while nothing else takes memory."""
+"""Inputs and expected outputs above the GPU's memory divided by this are compared while nothing
+else allocates."""
 MAX_TIMED_REFERENCES = 24
-"""References whose timing is kept."""
+"""Maximum number of cached timed references."""
 
 
 @dataclass
 class TimedProblem:
-    """A reference with the inputs that it and its candidates are timed on."""
+    """A reference with the inputs for its timing and that of its candidates."""
 
     clock: ReferenceClock
     sets: list[InputSet]
     expected: list[ExpectedOutputs]
     buffers: Buffers
     nbytes: int
-    """Bytes of inputs and expected outputs, those in float64 among them."""
+    """Size of inputs and expected outputs in bytes, including float64 outputs."""
 
-    def held(self) -> int:
-        """Returns the bytes that it holds, with those of its graphs."""
-        return self.nbytes + self.clock.held()
+    def used_bytes(self) -> int:
+        """Returns the bytes in use, including graphs."""
+        return self.nbytes + self.clock.used_bytes()
 
     def put_inputs_back(self, changed: Iterable[int]) -> None:
-        """The inputs at these places of the first set hold what they held before a call changed them."""
+        """Restores inputs of the first set, by index, after a call changed them."""
         import torch
 
-        for place in changed:
-            self.sets[0].values[place].copy_(self.expected[0].inputs[place])
+        for index in changed:
+            self.sets[0].values[index].copy_(self.expected[0].inputs[index])
         torch.cuda.synchronize()  # the other process reads them next
 
     def release(self) -> None:
-        """Gives its memory back."""
+        """Frees its memory."""
         self.clock.release()
         self.buffers.close()
 
 
 class Profiler:
-    """Times candidates on one GPU: it holds the clock, and the references that were timed."""
+    """Times candidates on a GPU: holds the clock and the timed references."""
 
     def __init__(self, device: str, gpu: Gpu | None, sharers: int = 1) -> None:
-        """sharers: judges, of other processes too, that keep memory on this GPU."""
-        self.device, self._gpu, self._sharers = device, gpu, sharers
+        """sharers: number of judges, in all processes, that cache memory on this GPU."""
+        self.device = device
+        self._gpu = gpu
+        self._sharers = sharers
         self._clock: Clock | None = None
         self._timed: OrderedDict[tuple[str, int], TimedProblem] = OrderedDict()
         self._records: dict[str, dict[TimingMethod, list[float]]] = {}
-        """Times of record by the hash of the problem, of references too whose inputs were let go of."""
+        """Recorded times by the problem's hash, also of references whose inputs were freed."""
 
     @property
     def clock(self) -> Clock:
-        """Made when it is first asked for: it measures the GPU."""
+        """The clock, created on first use: its creation measures the GPU."""
         if self._clock is None:
             self._clock = Clock(self.device)
         return self._clock
 
     def forget(self) -> None:
-        """Gives all memory back."""
+        """Frees all memory."""
         for timed in self._timed.values():
             timed.release()
         self._timed.clear()
 
     def drop_oldest(self, besides: Problem | None = None) -> bool:
-        """Lets go of the reference that was timed longest ago, of another problem than `besides`; says whether there
-        was one. The replayer's process must have unmapped its inputs.
+        """Frees the least recently timed reference of any problem but `besides`; returns True if
+        there was one.
+
+        The replaying process must have unmapped its inputs.
         """
         oldest = next(
             (key for key in self._timed if besides is None or key[0] != besides.hash), None
@@ -122,10 +126,10 @@ class Profiler:
         binaries: Mapping[str, Any], resources: Sequence[KernelResources],
         alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
-        """The profile, and own work with its share of the GPU's time.
+        """Returns the profile, and own work with its share of the GPU's time.
 
-        alone: while what it gives is entered, nobody else computes on the GPU. Raises Failed for an answer that is
-        wrong while it is timed, or a time that cannot be.
+        alone: context manager that excludes other computation on the GPU. Raises Failed for a wrong
+        answer during timing, or an impossible time.
         """
         begun, alone = time.monotonic(), _with_the_device_idle(alone)
         with alone() if self._clock is None else nullcontext():
@@ -146,7 +150,7 @@ class Profiler:
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
         timed.put_inputs_back(prepared.mutated)
         judge.give_back_unused_memory()
-        places = checks.calls.places
+        output_memory = checks.calls.targets
         choices = self.choices(judge, checks, timed, alone)
 
         def compare(index: int) -> None:
@@ -155,11 +159,11 @@ class Profiler:
             )
             judge.give_back_unused_memory()  # what follows is timed in the candidate's process
 
-        found = clock.measure(
-            judge.replayer, timed.clock, timed.sets, choices=choices, output_memory=places, compare=compare,
+        measurement = clock.measure(
+            judge.replayer, timed.clock, timed.sets, choices=choices, output_memory=output_memory, compare=compare,
             sparing=SPARING_DIVISOR * timed.nbytes > GpuMemory(self.device).total(), alone=alone,
         )  # fmt: skip
-        share = sum(step.share for step in found.steps if step.launch)
+        share = sum(step.share for step in measurement.steps if step.launch)
         if work is not None:
             work = judge_work(work.with_(share=share, share_of="gpu_time"), rule, True)
         tensors = [
@@ -168,10 +172,14 @@ class Profiler:
             if hasattr(t, "dtype")
         ]
         result = _result(
-            found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors)
+            measurement,
+            share,
+            set_up_ms,
+            candidate_precision(resources),
+            reference_precision(tensors),
         )
         result = add_speed_of_light(
-            base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks)
+            base.problem, result, self._gpu and self._gpu.with_(clocks=measurement.clocks)
         )
         self._let_go_of_large(judge, timed)
         return result.with_(seconds=time.monotonic() - begun), work
@@ -180,7 +188,7 @@ class Profiler:
         self, judge: Judge, checks: SizeChecks, timed: TimedProblem,
         alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> dict[int, int]:  # fmt: skip
-        """The fastest alternative of every autotuned launch. alone: as in `profile`."""
+        """Returns the fastest alternative of every autotuned launch. alone: as in `profile`."""
         steps = checks.trace.first if checks.trace.later is None else checks.trace.later
         if not any(isinstance(step, Choice) for step in steps):
             return {}
@@ -188,12 +196,16 @@ class Profiler:
             ranked: tuple[RankedConfigurations, ...] = self.clock.choose(
                 judge.replayer, timed.sets[0]
             )
-        return {one.number: one.ranked[0] for one in ranked if one.ranked}
+        return {
+            configurations.number: configurations.ranked[0]
+            for configurations in ranked
+            if configurations.ranked
+        }
 
     def reference(
         self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int
     ) -> TimedProblem:
-        """The reference with its inputs, timed before or made now."""
+        """Returns the reference with its inputs, from the cache or new."""
         key = (problem.hash, seed >> 16)
         if key not in self._timed:
             first = judge.expected(problem, seed, Draw.OWN, 0)
@@ -205,13 +217,13 @@ class Profiler:
                 *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1)),
             ]
             buffers = Buffers(self.device, unmap=judge.replayer.unmap)
-            sets = [_input_set(buffers, one, prepared.reference.arguments) for one in expected]
+            sets = [_input_set(buffers, draw, prepared.reference.arguments) for draw in expected]
             changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
             record = self._records.setdefault(problem.hash, {})
-            kept = BuffersAsTheyWere(prepared.model, prepared.reference.changing or ())
+            buffer_restorer = BuffersAsTheyWere(prepared.model, prepared.reference.changing or ())
             arguments = [prepared.reference.arguments(s.values) for s in sets]
             clock = ReferenceClock(
-                prepared.model, arguments, changed, self.clock.flush_ms, record, buffers=kept,
+                prepared.model, arguments, changed, self.clock.flush_ms, record, buffers=buffer_restorer,
                 settings=prepared.reference.settings,
             )  # fmt: skip
             self._timed[key] = TimedProblem(clock, sets, expected, buffers, nbytes * count)
@@ -219,9 +231,9 @@ class Profiler:
         return self._timed[key]
 
     def _free_memory_for(self, judge: Judge, nbytes: int) -> None:
-        """Lets go of references that were timed longest ago.
+        """Frees least recently timed references, until the new inputs fit into the cache.
 
-        The replayer's process, which has their inputs mapped, unmaps them first.
+        The replaying process unmaps their inputs first.
         """
         import torch
 
@@ -229,7 +241,7 @@ class Profiler:
         dropped = False
         while self._timed and (
             len(self._timed) >= MAX_TIMED_REFERENCES
-            or sum(t.held() for t in self._timed.values()) + nbytes
+            or sum(t.used_bytes() for t in self._timed.values()) + nbytes
             > whole // (KEPT_INPUTS_DIVISOR * self._sharers)
         ):
             _, old = self._timed.popitem(last=False)
@@ -239,9 +251,8 @@ class Profiler:
             old.release()
 
     def _let_go_of_large(self, judge: Judge, timed: TimedProblem) -> None:
-        """Where others keep memory on this GPU too and not much is free, the reference that was timed last is not kept
-        for the next candidate if it takes half of what all may take.
-        """
+        """Frees the current reference if it takes half of the shared cache, other judges share the
+        GPU, and free memory is scarce."""
         import torch
 
         free, total = torch.cuda.mem_get_info(self.device)
@@ -255,7 +266,8 @@ class Profiler:
 def _with_the_device_idle(
     alone: Callable[[], AbstractContextManager[None]],
 ) -> Callable[[], AbstractContextManager[None]]:
-    """The same, entered and left once the device has done what this process gave it: others may time meanwhile."""
+    """Wraps `alone` with synchronisation at entry and exit, so that other processes may time
+    meanwhile."""
 
     @contextmanager
     def entered() -> Iterator[None]:
@@ -272,7 +284,7 @@ def _with_the_device_idle(
 def _input_set(
     buffers: Buffers, expected: ExpectedOutputs, arguments: Callable[[list[Any]], list[Any]]
 ) -> InputSet:
-    """arguments: nests the inputs as forward takes them."""
+    """Copies inputs to shared memory. arguments: nests the inputs as forward's arguments."""
     import torch
 
     from kernelwright.tools import wire
@@ -280,11 +292,11 @@ def _input_set(
     shared: list[SharedTensor] = []
 
     def place(tensor: Any) -> dict[str, Any]:
-        made = buffers.together([tensor])[0]
-        made.fill_margins(MARGIN_BYTE)
-        made.tensor.copy_(tensor)
-        shared.append(made)
-        return made.spec
+        copy = buffers.together([tensor])[0]
+        copy.fill_margins(MARGIN_BYTE)
+        copy.tensor.copy_(tensor)
+        shared.append(copy)
+        return copy.spec
 
     described = [wire.describe(v, place) for v in arguments(expected.inputs)]
     waiting = iter(shared)
@@ -293,20 +305,30 @@ def _input_set(
 
 
 def _result(
-    found: Measurement, share: float, set_up_ms: float, precision: str, eager_precision: str
+    measurement: Measurement, share: float, set_up_ms: float, precision: str, eager_precision: str
 ) -> ProfileResult:
     by_name: dict[str, float] = {}
-    for step in found.steps:
+    for step in measurement.steps:
         by_name[step.name] = by_name.get(step.name, 0.0) + step.milliseconds
     return ProfileResult(
-        device=found.device, candidate=found.candidate, eager=found.eager, speedup=found.speedup,
-        speedup_low=found.speedup_low,
-        wall_ms=found.wall_ms, own_share=share, gpu_kernels=by_name, clocks=found.clocks,
-        neighbours=found.neighbours, notes=found.notes,
+        device=measurement.device,
+        candidate=measurement.candidate,
+        eager=measurement.eager,
+        speedup=measurement.speedup,
+        speedup_low=measurement.speedup_low,
+        wall_ms=measurement.wall_ms,
+        own_share=share,
+        gpu_kernels=by_name,
+        clocks=measurement.clocks,
+        neighbours=measurement.neighbours,
+        notes=measurement.notes,
         setup_ms=set_up_ms,
-        host_ms=found.host_ms, eager_host_ms=found.eager_host_ms, precision=precision, eager_precision=eager_precision,
-        launches=tuple(_launch_time(s) for s in found.steps if s.launch),
-    )  # fmt: skip
+        host_ms=measurement.host_ms,
+        eager_host_ms=measurement.eager_host_ms,
+        precision=precision,
+        eager_precision=eager_precision,
+        launches=tuple(_launch_time(s) for s in measurement.steps if s.launch),
+    )
 
 
 def _launch_time(step: StepTime) -> LaunchTime:

@@ -1,6 +1,5 @@
-"""The memory of a GPU that a judge keeps for speed alone: when it is given back, to its own next problem, to the
-candidate's process, or to the other judges of that GPU.
-"""
+"""Manages a judge's cached memory on a GPU: frees it for the judge's next problem, the candidate's
+process, or other judges."""
 
 from __future__ import annotations
 
@@ -22,32 +21,41 @@ from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.references.shared_tensors import Buffers
 
 COPIES_OF_A_CALL = 6
-"""Room that is made beforehand for a problem on a GPU, in inputs, weights and outputs of one call: the judge's own and
-those that the candidate is given, with what the reference and the candidate compute on the way.
+"""Memory reserved for a problem on a GPU, in multiples of a call's inputs, weights and outputs.
+
+Covers the judge's own copies, those given to the candidate, and intermediate results of both sides.
 """
 
 
 class RoomOnGpu:
-    """What one judge keeps on its GPU, and lets go of."""
+    """A judge's cached memory on its GPU."""
 
     def __init__(
-        self, memory: GpuMemory, kept: KeptProblems, buffers: Buffers, profiler: Profiler | None,
+        self, memory: GpuMemory, problems: KeptProblems, buffers: Buffers, profiler: Profiler | None,
         unmap: Callable[[], None], gpu: Gpu | None, sharers: int,
     ) -> None:  # fmt: skip
-        """unmap: has the replayer's process unmap what it has of the judge's memory. sharers: judges on this GPU."""
-        self.memory, self.kept, self._buffers, self._profiler = memory, kept, buffers, profiler
-        self._unmap, self._gpu, self._sharers = unmap, gpu, sharers
+        """unmap: unmaps the judge's memory in the replaying process. sharers: number of judges on
+        this GPU."""
+        self.memory = memory
+        self.problems = problems
+        self._buffers = buffers
+        self._profiler = profiler
+        self._unmap = unmap
+        self._gpu = gpu
+        self._sharers = sharers
         self._parts = KEPT_MEMORY_DIVISOR if sharers == 1 else 2 * KEPT_MEMORY_DIVISOR
-        """Others need room too, for problems of which one alone fills half of the memory."""
-        self._made_for = self._asked_for = ""
-        """The hash of the problem that room was made for last, here and by the other judges: what is held is its own
-        since, and it fitted.
+        """Memory is divided into more parts if other judges need to cache problems that fill half
+        of it."""
+        self._freed_for = self._requested_for = ""
+        """Hash of the problem for which memory was freed last, here and in other judges.
+
+        Memory in use since then belongs to that problem, and sufficed.
         """
 
     def trim(self) -> None:
-        """What waits to be used again is given back where it is much, and not much is free.
+        """Frees waiting buffers, if they are large and free memory is scarce.
 
-        The replayer's process has it mapped, and unmaps it first.
+        The replaying process unmaps them first.
         """
         whole = self.memory.total() // self._sharers
         if self._buffers.waiting > whole // self._parts and not self.memory.is_roomy():
@@ -57,40 +65,41 @@ class RoomOnGpu:
             self.give_back_unused()
 
     def give_back_unused(self) -> None:
-        """The replayer shares the GPU with what torch keeps here for later: where that is much, and not much is free,
-        it is given back first.
-        """
+        """Returns torch's unused memory to the device, for the replaying process, if it is large
+        and free memory is scarce."""
         memory = self.memory
         if memory.unused() > memory.total() // LARGE_DRAW_DIVISOR and not memory.is_roomy():
             memory.give_back_unused()
 
-    def make_for(self, problem: Problem, *, anew: bool = False) -> None:
-        """What is kept of other problems is let go of, that which was used longest ago first, until one that fills much
-        of the memory may find enough.
+    def make_for(self, problem: Problem, *, again: bool = False) -> None:
+        """Frees caches of other problems, the least recently used first, until a large problem may
+        fit.
 
-        anew: also where it was made for this problem before; it has found no memory since.
+        again: also if memory was freed for this problem before, and did not suffice.
         """
-        if problem.hash == self._made_for and not anew:
+        if problem.hash == self._freed_for and not again:
             return
-        self._made_for = problem.hash
+        self._freed_for = problem.hash
         needed = _needed(problem)
         if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
             return
         self._unmap()
         self._buffers.trim()
         while needed > self.memory.free() and (
-            self._drop_timed(problem) or self.kept.drop_oldest(problem.name)
+            self._drop_timed(problem) or self.problems.drop_oldest(problem.name)
         ):
             pass
         self.memory.give_back_unused()
 
-    def ask_others_for(self, problem: Problem, *, anew: bool = False) -> None:
-        """Where what was made here is not enough, the other judges of this GPU are asked for memory, unless they may be
-        at work beside this problem. anew: as for `make_for`.
+    def ask_others_for(self, problem: Problem, *, again: bool = False) -> None:
+        """Requests memory from other judges of this GPU if freeing here did not suffice.
+
+        Not for a problem small enough to run beside others. again: as in `make_for`.
         """
-        if problem.hash == self._asked_for and not anew:
+        if problem.hash == self._requested_for and not again:
             return
-        self._asked_for, gpu = problem.hash, self._gpu
+        self._requested_for = problem.hash
+        gpu = self._gpu
         needed = _needed(problem)
         if needed <= self.memory.total() // LARGE_DRAW_DIVISOR or needed <= self.memory.free():
             return
@@ -98,13 +107,13 @@ class RoomOnGpu:
             wait_for_memory(gpu.uuid, needed, self._sharers - 1)
 
     def give(self, needed: int) -> None:
-        """Lets go of what is kept until so many bytes of the GPU are free, of what was used last, too."""
+        """Frees caches, including the most recent, until `needed` bytes of the GPU are free."""
         if needed > self.memory.free_for_all():
-            self._made_for = self._asked_for = ""
+            self._freed_for = self._requested_for = ""
             self._unmap()
             self._buffers.trim()
             while needed > self.memory.free() and (
-                self._drop_timed() or self.kept.drop_oldest(last_too=True)
+                self._drop_timed() or self.problems.drop_oldest(last_too=True)
             ):
                 pass
             gc.collect()  # what was dropped may lie in circles
@@ -114,9 +123,9 @@ class RoomOnGpu:
         return self._profiler is not None and self._profiler.drop_oldest(besides)
 
     def keeps_much(self) -> bool:
-        """Whether a candidate found no memory where much is kept here."""
-        kept = self.memory.reserved() + self._buffers.waiting
-        return kept > self.memory.total() // LARGE_DRAW_DIVISOR
+        """Returns True if large caches here may be the cause of a candidate's lack of memory."""
+        cached_bytes = self.memory.reserved() + self._buffers.waiting
+        return cached_bytes > self.memory.total() // LARGE_DRAW_DIVISOR
 
 
 def _needed(problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""What is asked of a verdict and what comes back, as values."""
+"""Input and output values of a verdict: rules, draws, findings."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DISTRIBUTIONS = (
 )
 
 ELSEWHERE = "right on the problem's own inputs; wrong where "
-"""How a message begins of a kernel that is wrong on other inputs than those that the problem draws."""
+"""Prefix of messages about kernels that fail only on inputs which the problem does not draw."""
 WHERE = {
     Draw.SIGNED: "half of the numbers change their sign",
     Draw.LARGE: "numbers are about 20 times as large",
@@ -85,72 +85,73 @@ WHERE = {
 
 
 class ChecksOf(Enum):
-    """Which checks a judge makes of a candidate."""
+    """Selection of a judge's checks."""
 
     ONLY_JUDGE = 1
-    """All: nobody else judges the candidate."""
+    """All checks: there is no other judge of the candidate."""
     GPU_BESIDE_INTERPRETER = 2
-    """Those that depend on a GPU's arithmetic or on long rows; an interpreter makes the others."""
+    """Checks that depend on a GPU's arithmetic or on long rows; an interpreter makes the others."""
     INTERPRETER_BESIDE_GPU = 3
-    """Those that depend on host code and on data alone, at short rows; a GPU makes the others."""
+    """Checks that depend on host code and data alone, at short rows; a GPU makes the others."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is asked of a candidate."""
+    """Requirements on a candidate."""
 
     own_work: Rule = field(default_factory=Rule)
     seconds: float = 120.0
-    """Seconds for all of its replays."""
+    """Time limit, in seconds, of all its replays."""
     may_refuse: float = 0.5
-    """Share of the other sizes at which the candidate's host code may raise."""
+    """Maximum share of the other sizes at which the candidate's host code may raise."""
     contiguous_inputs: bool = False
-    """Whether a candidate may be wrong on inputs in other layouts than the problem's own."""
+    """Accepts wrong answers on inputs in other layouts than the problem's own."""
     checks: ChecksOf = ChecksOf.ONLY_JUDGE
 
 
 class Thoroughness(Enum):
-    """How much is asked at one size."""
+    """Amount of checks at a size."""
 
     ALL = 1
-    """Every distribution, other weights, decoys."""
+    """Checks every distribution, other weights, decoys."""
     FEW = 2
-    """Own inputs twice, other weights, other signs."""
+    """Checks own inputs twice, other weights, other signs."""
     ONE_CALL = 3
 
 
 @dataclass
 class JudgeFindings:
-    """What a judge found."""
+    """Findings of a judge."""
 
     result: CorrectnessResult
     needs_gpu: str = ""
-    """Why no interpreter can run it; then nothing is known of its answers."""
+    """Reason why no interpreter can run the candidate; its answers are unknown then."""
     coverage: Coverage | None = None
-    """What the draws exercised; None on a GPU, and where a check failed."""
+    """Outcomes exercised by the draws; None on a GPU, and after a failed check."""
 
     def with_result(self, result: CorrectnessResult) -> JudgeFindings:
-        """The same with another result."""
+        """Returns the findings with another result."""
         return JudgeFindings(result, self.needs_gpu, self.coverage)
 
 
 def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[Any]) -> list[Draw]:
-    """Returns the draws beside the problem's own at one size: those of every candidate, and those
-    that its texts, its inputs or the reference ask for.
-    """
-    asked = {
+    """Returns the draws of a size beside the problem's own: the common ones, and those that
+    kernels, inputs or reference call for."""
+    conditions = {
         # A sum of numbers of all magnitudes is decided by one of them, and a scan may combine them in another order.
         Draw.EXPONENTS: not prepared.mixes_elements,
         Draw.SUBNORMAL: _holds_subnormal_numbers(prepared, inputs),
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         **dict.fromkeys(WITH_NAN, any(treats_nan(f.text) for f in traced.functions.values())),
     }
-    return [*DISTRIBUTIONS, *(draw for draw in asked if asked[draw])]
+    return [*DISTRIBUTIONS, *(draw for draw in conditions if conditions[draw])]
 
 
 def _holds_subnormal_numbers(prepared: PreparedProblem, inputs: list[Any]) -> bool:
-    """Whether every processor computes with subnormal numbers of the inputs: those of float16 are normal ones of
-    float32, and where no operator rounds they are moved and compared alone.
+    """Returns True if every processor computes with subnormal numbers of the inputs.
+
+    Those of float16 are normal in float32; without rounding operators, they are only moved and
+    compared.
     """
     import torch
 
@@ -165,9 +166,10 @@ def refused_sizes(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules, slow: int = 0) -> None:
-    """Raises Failed where most of so many other sizes say nothing of a candidate: it has not been checked.
+    """Raises Failed if a majority of the other sizes yields no result: the candidate has not been
+    checked.
 
-    slow: those that were left out because they take an interpreter too long.
+    slow: number of sizes skipped because they take an interpreter too long.
     """
     refused = refused_sizes(tried)
     if others and len(refused) > rules.may_refuse * others:
@@ -182,11 +184,11 @@ def require_enough_sizes(tried: Sequence[Tried], others: int, rules: Rules, slow
 
 
 def narrow_contract(problem: Problem, result: CorrectnessResult) -> str:
-    """Returns why a correct candidate earns no full reward: its guard leaves it one size, or one dimension, at which it
-    was checked. Empty where it was checked at more, or where no guard of its own kept it from that.
+    """Returns the reason for a reduced reward of a correct candidate whose guard admits a single
+    size or dimension; else "".
 
-    Example: a kernel that raises unless `rows == 512 and columns == 512` is right, and says nothing about another size.
-    problem: with its own sizes.
+    Example: a kernel that raises unless `rows == 512 and columns == 512` is correct, and shows
+    nothing about other sizes. problem: with its own sizes.
     """
     is_guarded = any(size.outcome is SizeOutcome.OUTSIDE_CONTRACT for size in result.tried)
     if not is_guarded and not result.fixed_sizes:
@@ -212,7 +214,8 @@ WITHOUT_ANSWER = "it gives NaN for rows of minus infinity, where the reference h
 
 
 def unanswered(evidence: Evidence) -> str:
-    """Returns why a candidate without a fault earns no full reward by its answers; empty if it may."""
+    """Returns the reason for a reduced reward of a candidate without a fault, from its answers; ""
+    without one."""
     if evidence.goes_by_strides:
         return SOME_STRIDES
     if evidence.has_no_answer:

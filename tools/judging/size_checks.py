@@ -1,6 +1,6 @@
-"""One candidate at one size: every answer of its calls compared with what the reference gives.
+"""Compares every answer of a candidate's calls at a size with the reference.
 
-Trusted side; raises Failed at the first thing that is wrong.
+Trusted side; raises Failed at the first error.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ from kernelwright.tools.trace.trace import Trace, Traced
 POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
 POISONS = (POISON_BYTES[0], 0, POISON_BYTES[1], NOISE)
-"""What fresh memory is filled with: NaN, zeros, a large finite number, and ordinary numbers."""
+"""Contents of uninitialised memory: NaN, zeros, a large finite number, and ordinary numbers."""
 OTHER_SHUFFLES = (1, 2)
-"""Added to a call's seed, where a wrong answer is asked for once more."""
+"""Offsets to a call's seed for repeating a wrong answer in other program orders."""
 NUMERIC_FAULTS = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
 
 @contextlib.contextmanager
 def refusal_elsewhere(draw: Draw) -> Iterator[None]:
-    """Has the message of a numeric failure inside the block say first that the problem's own inputs gave none."""
+    """Prefixes numeric failures inside the block: the problem's own inputs passed."""
     try:
         yield
     except Failed as failed:
@@ -80,34 +80,33 @@ def refusal_elsewhere(draw: Draw) -> Iterator[None]:
 
 
 class SizeChecks:
-    """Calls of one trace, compared with what one prepared problem expects."""
+    """Calls of a trace, compared with the outputs that a prepared problem expects."""
 
     def __init__(
         self, prepared: PreparedProblem, traced: Traced, index: int, replayer: Replayer, buffers: Buffers,
         tolerances: list[Any], inputs: tuple[list[Any], Sequence[SharedTensor]] = ([], ()),
     ) -> None:  # fmt: skip
-        """index: which of the traces. tolerances: eager's own error by output, where float64 is; filled here. inputs:
-        described, and the memory for them that there is already.
-        """
+        """index: that of the trace. tolerances: eager's own error by output, if float64 outputs
+        exist; filled here. inputs: described, with their memory if allocated before."""
         self.calls = CandidateCalls(prepared, traced, index, replayer, buffers, inputs)
         self.prepared = prepared
         self.checks: list[Check] = []
         self.notes: list[str] = []
-        """Remarks on calls whose answers are right."""
+        """Remarks on calls with correct answers."""
         self._tolerances = tolerances
         self._on_gpu = buffers.device != "cpu"
         self.watched: Watched | None = None
         self.watched_draw: ExpectedOutputs | None = None
         self.undecided = ""
-        """What a GPU may do otherwise than the calls so far, which an interpreter cannot decide."""
+        """Behaviour of a GPU that the calls so far, under the interpreter, cannot decide."""
 
     @property
     def trace(self) -> Trace:
-        """The trace that is replayed."""
+        """The replayed trace."""
         return self.calls.trace
 
     def follows_weights(self, expected: ExpectedOutputs, shuffle: int) -> bool:
-        """Whether a later call is right on new weights without a first call on them."""
+        """Returns True if a later call is correct on new weights without a first call on them."""
         before = self.calls.model
         if self.calls.is_first:
             self.calls.call(
@@ -133,24 +132,26 @@ class SizeChecks:
         *,
         watch: bool = False,
     ) -> list[Any]:
-        """One call, everything looked at.
+        """Runs a call and checks its form, side effects and values. Returns its outputs. Raises
+        Failed.
 
-        watch: what torch did beside the kernels is in `watched` afterwards. Raises Failed.
+        watch: stores observations of torch's work beside the kernels in `watched`.
         """
         got, reply = self.calls.call(expected, poison, shuffle, watch=watch)
         if watch:
-            self.watched, self.watched_draw = reply.watched, expected
+            self.watched = reply.watched
+            self.watched_draw = expected
         if reply.undecided:
             self.undecided = clean_text(reply.undecided, 300)
         check_form(reply, self.trace, self.prepared, self.calls.returned(expected))
         self.check_side_effects(reply, expected)
-        noted = len(self.checks), len(self._tolerances)
+        counts = len(self.checks), len(self._tolerances)
         try:
             self.compare(got, expected, name or expected.draw)
         except Failed as failed:
             numeric = failed.failure.fault in NUMERIC_FAULTS
             if not numeric or not self._follows_another_choice(
-                got, expected, name or expected.draw, noted
+                got, expected, name or expected.draw, counts
             ):
                 raise Failed(
                     self._diagnosed(failed.failure, reply, expected, name, shuffle)
@@ -159,26 +160,31 @@ class SizeChecks:
         return got
 
     def _note_reads_outside(self, reply: Reply) -> None:
-        """Notes reads outside of all tensors that changed no answer: elsewhere the memory there may not be mapped."""
+        """Notes reads outside of all tensors that did not affect the answer: on a GPU that memory
+        may be unmapped."""
         note = f"right, and {clean_text(reply.read_outside, 250)}: a GPU may end the program there; mask the load"
         if reply.read_outside and note not in self.notes:
             self.notes.append(note)
 
     def _follows_another_choice(
-        self, got: list[Any], expected: ExpectedOutputs, name: str, noted: tuple[int, int]
+        self, got: list[Any], expected: ExpectedOutputs, name: str, counts: tuple[int, int]
     ) -> bool:
-        """Whether all is right where the reference chooses otherwise among equals. noted: checks, tolerances before."""
-        was = self.checks, list(self._tolerances)
-        for other in expected_of_other_choices(self.prepared, expected):
-            self.checks, self._tolerances[noted[1] :] = was[0][: noted[0]], []
+        """Returns True if the outputs are correct under another choice among equals by the
+        reference.
+
+        counts: numbers of checks and tolerances before the comparison.
+        """
+        earlier = self.checks, list(self._tolerances)
+        for alternative in expected_of_other_choices(self.prepared, expected):
+            self.checks, self._tolerances[counts[1] :] = earlier[0][: counts[0]], []
             with contextlib.suppress(Failed):
-                self.compare(got, other, name)
+                self.compare(got, alternative, name)
                 return True
-        self.checks, self._tolerances[:] = was
+        self.checks, self._tolerances[:] = earlier
         return False
 
     def check_side_effects(self, reply: Reply, expected: ExpectedOutputs) -> None:
-        """Writes outside of tensors; inputs and weights that are not as they were. Raises Failed."""
+        """Raises Failed for writes outside of tensors, and for changed inputs or weights."""
         import torch
 
         if reply.written_outside:
@@ -201,9 +207,10 @@ class SizeChecks:
             raise Failed(failure)
 
     def compare(self, got: list[Any], expected: ExpectedOutputs, name: str) -> None:
-        """Every output, and every buffer that the reference updates, against what should have come.
+        """Compares every output, and every buffer that the reference updates, with the expected
+        values. Raises Failed.
 
-        Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
+        An answer whose deviation is within the reference's own sensitivity is correct.
         """
         moved, tf32_errors = self._how_far_off(expected)
         compute_steps = partial(steps_of_outputs, self.prepared, expected)
@@ -228,14 +235,14 @@ class SizeChecks:
             )
             if not may_move(expected, number, kind, at_size=small):
                 moves = None
-            told = f"{name}, buffer" if number in buffers else name
+            label = f"{name}, buffer" if number in buffers else name
             carried = self._tolerances[number] if number < len(self._tolerances) else None
             measured = measure_by_draw(
-                mine, expected, number, told, carried, moves, tf32_errors, kind
+                mine, expected, number, label, carried, moves, tf32_errors, kind
             )
             if not measured.check.passed and (defined := without_open(number, mine)) is not None:
                 measured = measure_by_draw(
-                    defined, expected, number, told, carried, moves, tf32_errors, kind
+                    defined, expected, number, label, carried, moves, tf32_errors, kind
                 )
             if not (
                 measured.check.passed or mine.is_floating_point() or mine.is_complex()
@@ -244,7 +251,7 @@ class SizeChecks:
                     check=measured.check.with_(passed=True, note="an index among near equals")
                 )
             if measured.check.passed:
-                turned = measure_turned_zeros(self.prepared, expected, number, mine, told)
+                turned = measure_turned_zeros(self.prepared, expected, number, mine, label)
                 measured = turned or measured
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
@@ -255,9 +262,8 @@ class SizeChecks:
     def _how_far_off(
         self, expected: ExpectedOutputs
     ) -> tuple[Callable[[], list[Any]], Callable[[], list[Any] | None]]:
-        """Two functions that each give one number an element, worked out when first asked for: the outputs off by what
-        the reference moves by, and by how much they are off in tf32.
-        """
+        """Returns two cached functions: outputs perturbed by the reference's own sensitivity, and
+        errors in tf32, per element."""
         needed = partial(tensors_of_run, expected)
         compute_moved = partial(outputs_of_perturbed_inputs, self.prepared, expected)
         moved = cache(lambda: with_host_memory(compute_moved, lambda: expected.eager, needed))
@@ -272,35 +278,38 @@ class SizeChecks:
     def _diagnosed(
         self, failure: Failure, reply: Reply, expected: ExpectedOutputs, name: str, shuffle: int
     ) -> Failure:
-        """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
+        """Returns a more specific cause of a wrong answer: reads outside of tensors, or dependence
+        on the program order."""
         if failure.fault not in NUMERIC_FAULTS:
             return failure
         if reply.read_outside:
             message = "the output depends on memory beyond the inputs: a missing mask on a load"
             return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
         failure = self._with_never_stored(failure, expected, shuffle)
-        kept = self.calls.configuration
+        configuration = self.calls.configuration
         self.calls.configuration = (
-            shuffle if kept is None else kept
+            shuffle if configuration is None else configuration
         )  # it may be wrong in every order
         other_order = any(
             self._right_in_another_order(expected, name, shuffle + other)
             for other in OTHER_SHUFFLES
         )
-        self.calls.configuration = kept
+        self.calls.configuration = configuration
         if not other_order:
             return failure
-        told = (
+        cause = (
             "wrong in one order of the programs or of a reduction, right in another (a race, a function whose result "
             "depends on the order, or memory that nothing wrote)"
         )
-        return failure.with_(fault=Fault.NONDETERMINISM, message=f"{told}: {failure.message}")
+        return failure.with_(fault=Fault.NONDETERMINISM, message=f"{cause}: {failure.message}")
 
     def _with_never_stored(
         self, failure: Failure, expected: ExpectedOutputs, shuffle: int
     ) -> Failure:
-        """The same failure, told as elements that are never stored where wrong whole numbers follow the poison of two
-        further calls. A number of such bytes may be computed, too.
+        """Returns the failure as unwritten elements if wrong integers equal the poison in two
+        further calls.
+
+        A number of such bytes could also be computed.
         """
         mismatch = failure.mismatch
         if mismatch is None or expected.eager[mismatch.output].is_floating_point():
@@ -313,8 +322,8 @@ class SizeChecks:
                 filled.append(holds_byte(got, byte)[(got != eager).reshape(-1)].double().mean())
         if len(filled) < len(POISON_BYTES) or not all(float(share) > 0.5 for share in filled):
             return failure
-        told = mismatch.with_(pattern=Pattern.UNWRITTEN, hint=NEVER_STORED)
-        return failure.with_(mismatch=told, message=describe_mismatch(told))
+        unwritten = mismatch.with_(pattern=Pattern.UNWRITTEN, hint=NEVER_STORED)
+        return failure.with_(mismatch=unwritten, message=describe_mismatch(unwritten))
 
     def _right_in_another_order(self, expected: ExpectedOutputs, name: str, shuffle: int) -> bool:
         checks, tolerances = self.checks, list(self._tolerances)
@@ -335,11 +344,12 @@ class SizeChecks:
     def check_again(
         self, expected: ExpectedOutputs, outputs: list[Any], shuffle: int, watch: bool = False
     ) -> bool:
-        """The same inputs, other poison, programs in another order: both must be right.
+        """Checks the same inputs with other poison and program order; both answers must be correct.
+        Raises Failed.
 
-        watch: as in `check`. Gives whether they agree bit for bit. Raises Failed.
+        watch: as in `check`. Returns True if the answers agree bit for bit.
         """
-        kept = [None if o is None else RememberedTensor(o) for o in outputs]
+        remembered = [None if o is None else RememberedTensor(o) for o in outputs]
         try:
             second = self.check(expected, POISON_BYTES[1], shuffle, name="own, again", watch=watch)
         except Failed as failed:
@@ -350,12 +360,16 @@ class SizeChecks:
                 message="right once, wrong the second time on the same inputs (unwritten memory or a race): "
                 f"{failed.failure.message}",
             )) from failed  # fmt: skip
-        return all(was is None or was.is_in(now) for was, now in zip(kept, second, strict=True))
+        return all(
+            was is None or was.is_in(now) for was, now in zip(remembered, second, strict=True)
+        )
 
     def right_without_launches(self, expected: ExpectedOutputs, shuffle: int) -> bool:
-        """Whether the answer is there when no kernel of the candidate's runs: another model of the same trace, so
-        static buffers hold no earlier answer. Memory that nothing wrote reads as True in a boolean output, which may be
-        right everywhere; there it must be right as False, too.
+        """Returns True if the answer is correct without any launch: the kernels are decoys.
+
+        The model is set up again, so that static buffers hold no earlier answer. Uninitialised
+        memory reads as True in a boolean output, which may be correct everywhere; so the check is
+        repeated with memory that reads as False.
         """
         import torch
 
@@ -372,7 +386,7 @@ class SizeChecks:
             return False
         finally:
             self.calls.set_up()
-        if not all(reply.copied) or len(reply.copied) != len(self.calls.places):
+        if not all(reply.copied) or len(reply.copied) != len(self.calls.targets):
             return False
         outputs = len(got) - len(self.prepared.reference.updated)
         got[outputs:] = expected.eager[outputs:]  # the decoys that are looked for give outputs
@@ -380,38 +394,38 @@ class SizeChecks:
 
 
 def check_form(
-    reply: Reply, trace: Trace, prepared: PreparedProblem, wanted: Sequence[Any]
+    reply: Reply, trace: Trace, prepared: PreparedProblem, expected: Sequence[Any]
 ) -> None:
-    """Count, type, shape, dtype, device, layout, aliasing.
+    """Checks count, type, shape, dtype, device, layout and aliasing of outputs. Raises Failed.
 
-    wanted: what the reference returned, without the inputs that it changes and the buffers that it updates. Raises
-    Failed.
+    expected: the reference's outputs, without the inputs that it changes and the buffers that it
+    updates.
     """
     for outputs in (trace.first_outputs, trace.later_outputs if trace.later is not None else None):
         if outputs is not None and (
-            told := describe_difference(outputs, prepared.reference.paths, wanted)
+            difference := describe_difference(outputs, prepared.reference.paths, expected)
         ):
-            raise Failed(Failure(fault=Fault.OUTPUT, message=clean_text(told, 200)))
-    if failure := form(reply.outputs, [describe(o) for o in wanted]):
+            raise Failed(Failure(fault=Fault.OUTPUT, message=clean_text(difference, 200)))
+    if failure := form(reply.outputs, [describe(o) for o in expected]):
         raise Failed(failure)
-    _check_aliases(reply, prepared, wanted)
+    _check_aliases(reply, prepared, expected)
 
 
-def _check_aliases(reply: Reply, prepared: PreparedProblem, wanted: Sequence[Any]) -> None:
+def _check_aliases(reply: Reply, prepared: PreparedProblem, expected: Sequence[Any]) -> None:
     for number, other in enumerate(reply.shared):
-        if other is not None and shared_memory([wanted[other], wanted[number]])[1] is None:
+        if other is not None and shared_memory([expected[other], expected[number]])[1] is None:
             raise _alias(number, f"output {other}")
     for number, alias in enumerate(reply.aliases):
         if alias is not None and (alias.input is None or alias.input != prepared.aliases[number]):
-            given = alias.state is None
+            is_input = alias.state is None
             raise _alias(
                 number,
                 prepared.input_named(alias.input)
-                if given
+                if is_input
                 else f"weight {clean_text(alias.state, 60)}",
             )
 
 
-def _alias(number: int, what: str) -> Failed:
-    message = f"output {number} shares memory with {what}; the reference's does not"
+def _alias(number: int, owner: str) -> Failed:
+    message = f"output {number} shares memory with {owner}; the reference's does not"
     return Failed(Failure(fault=Fault.ALIAS, message=message))

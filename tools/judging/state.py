@@ -1,4 +1,4 @@
-"""What a model and a candidate hold from call to call, by name: parameters and buffers."""
+"""Persistent state of models and candidates by name: parameters and buffers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from kernelwright.tools.trace.trace import Trace
 
 
 def state_of(model: Any) -> dict[str, Any]:
-    """Parameters and buffers by dotted name; tied ones by each of their names."""
+    """Returns parameters and buffers by dotted name; tied ones under each of their names."""
     return dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)
     )
 
 
 def listed_state(trace: Trace) -> list[dict[str, Any]]:
-    """The candidate's parameters and buffers as `tools.references.weights.match_by_name` takes them."""
+    """Returns the candidate's parameters and buffers in the form of
+    `tools.references.weights.match_by_name`."""
     return [
         {"name": n, "kind": "parameter" if n in trace.parameters else "buffer", "shape": list(trace.shapes.get(n, ())),
         "dtype": trace.dtypes.get(n, "")}
@@ -27,12 +28,12 @@ def listed_state(trace: Trace) -> list[dict[str, Any]]:
 
 
 def buffers_of(model: Any, trace: Trace, paired: dict[str, str]) -> dict[str, str]:
-    """Candidate's buffer -> reference's, of those that are not paired yet.
+    """Maps the candidate's buffers to the reference's, for those that are not paired yet.
 
-    By name and shape; where no name agrees, all buffers in their order if their shapes and types are the same.
+    By name and shape; if no name agrees, in order, provided all shapes and dtypes agree.
     """
-    taken = set(paired.values())
-    ours = {n: _form(t.shape, t.dtype) for n, t in model.named_buffers() if n not in taken}
+    paired_names = set(paired.values())
+    ours = {n: _form(t.shape, t.dtype) for n, t in model.named_buffers() if n not in paired_names}
     theirs = {n: (tuple(trace.shapes.get(n, ())), trace.dtypes.get(n, "")) for n in trace.state
               if n not in trace.parameters and n not in paired}  # fmt: skip
     if named := {n: n for n, form in theirs.items() if ours.get(n) == form}:
@@ -48,13 +49,14 @@ def _form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], str]:
 def changed_weight(
     model: Any, updated: Collection[str], weights: Mapping[str, tuple[str, Any]]
 ) -> Failure | None:
-    """A parameter, or a buffer that the reference leaves as it is, that is not as it was.
+    """Returns the failure for a changed parameter, or a changed buffer that the reference does not
+    update.
 
     weights: candidate's name -> reference's name, and the memory of both sides.
     """
-    held, parameters = state_of(model), dict(model.named_parameters())
+    state, parameters = state_of(model), dict(model.named_parameters())
     for theirs, (ours, shared) in weights.items():
-        if ours not in updated and not same_bits(shared.tensor, held[ours].detach()):
+        if ours not in updated and not same_bits(shared.tensor, state[ours].detach()):
             kind = "parameter" if ours in parameters else "buffer"
             return Failure(
                 fault=Fault.MUTATION, message=f"the call changes the {kind} {theirs[:80]}"
@@ -63,9 +65,9 @@ def changed_weight(
 
 
 def lacks_buffer(name: str, model: Any) -> Failure:
-    """Writes that a candidate lacks a buffer which the reference updates."""
-    held = dict(model.named_buffers())[name]
-    shape, dtype = _form(held.shape, held.dtype)
+    """Returns the failure for a missing buffer that the reference updates."""
+    buffer = dict(model.named_buffers())[name]
+    shape, dtype = _form(buffer.shape, buffer.dtype)
     message = (
         f"the reference's forward updates its buffer {clean_text(name, 80)}, and ModelNew holds no buffer of that name "
         f"with shape {shape} and type {dtype}: keep one, and update it in forward as the reference does"
@@ -74,7 +76,7 @@ def lacks_buffer(name: str, model: Any) -> Failure:
 
 
 def in_buffer(failure: Failure, name: str) -> Failure:
-    """What is wrong with what a call left in a buffer."""
+    """Returns the failure with its message prefixed by the buffer's name."""
     return failure.with_(
         message=f"the buffer {clean_text(name, 80)} after a call: {failure.message}"
     )

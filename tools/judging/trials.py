@@ -1,7 +1,7 @@
-"""Trials of a tuner: one configuration of a kernel is timed with a few calls at one size, and its answer is compared
-once. A text is traced and compiled once for all its trials, since successive halving asks for it in several rounds.
+"""Times trials of a tuner: a few calls of a configuration at a size, with the answer compared once.
 
-A trial is no verdict: what wins is judged in full afterwards.
+A source is traced and compiled once for all its trials, since successive halving repeats it in
+several rounds. A trial is no verdict: the winner is judged in full afterwards.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
 TRIAL_SECONDS = 60.0
-"""Seconds for everything that the process of the kernels does in one trial."""
+"""Time limit, in seconds, of the kernels' process in a trial."""
 MAX_KEPT_TEXTS = 128
-"""Compiled texts that are kept: those that were used last."""
+"""Maximum number of cached compiled sources, least recently used first out."""
 
 
 class TrialTimes(Value):
-    """What one trial gave."""
+    """Result of a trial."""
 
     milliseconds: tuple[Number, ...] = ()
-    """The time of each timed call."""
+    """Time of each timed call."""
     eager: Timing | None = None
-    """The reference's time of record on the same inputs."""
+    """The reference's recorded time on the same inputs."""
     failure: str = ""
-    """Why it was not timed, one line: wrong, or it cannot be launched."""
+    """Reason without times, a single line: wrong answer, or no launch possible."""
     seconds: Number = 0.0
-    """Seconds of the GPU for this text, without compiling it, waiting for a turn, and what the reference's first trial
-    needs.
-    """
+    """GPU seconds of this source, without compilation, waiting, and the first trial of the
+    reference."""
 
 
 def time_trial(
@@ -54,9 +53,9 @@ def time_trial(
     binaries: Mapping[str, Any],
     calls: int,
 ) -> TrialTimes:
-    """Times `calls` calls of a traced and compiled text on the judge's GPU.
+    """Times `calls` calls of a traced and compiled source on the judge's GPU.
 
-    A wrong answer is a value. Raises what the judge raises for trouble that is not the candidate's.
+    A wrong answer is returned as a value. Raises the judge's errors that are not the candidate's.
     """
     profiler = judge.profiler
     assert profiler is not None
@@ -89,49 +88,57 @@ def time_trial(
 
 
 class CompiledText(NamedTuple):
-    """One text traced and compiled for a trial."""
+    """A source traced and compiled for a trial."""
 
     candidate: TracedCandidate
     binaries: Mapping[str, Any]
     failure: str
-    """Why it cannot be launched, one line; empty where it can."""
+    """Reason why the source cannot be launched, a single line; empty if it can."""
 
 
 class CompiledTexts:
-    """Texts at one size of their problem, traced and compiled once for all their trials. Thread-safe."""
+    """Cache of sources traced and compiled at a size of their problem. Thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, ...], CompiledText] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, ...], CompiledText] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(
-        self, front: Front, problem: Problem, source: str, target: str, asked: Options
+        self, front: Front, problem: Problem, source: str, target: str, options: Options
     ) -> CompiledText:
-        """What is launched by a text; made where it is not known yet. A failure that may pass is not kept."""
-        key = (problem.hash, source, target, asked.model_dump_json())
+        """Returns the compiled source, from the cache or new. Failures are not cached, since they
+        may be temporary."""
+        key = (problem.hash, source, target, options.model_dump_json())
         with self._lock:
-            if (known := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-                return known
-        made = _compile_text(front, problem, source, target, asked)
+            if (cached := self._cache.get(key)) is not None:
+                self._cache.move_to_end(key)
+                return cached
+        compiled = _compile_text(front, problem, source, target, options)
         with self._lock:
-            if not made.failure:
-                self._kept[key] = made
-            while len(self._kept) > MAX_KEPT_TEXTS:
-                self._kept.popitem(last=False)
-        return made
+            if not compiled.failure:
+                self._cache[key] = compiled
+            while len(self._cache) > MAX_KEPT_TEXTS:
+                self._cache.popitem(last=False)
+        return compiled
 
 
 def _compile_text(
-    front: Front, problem: Problem, source: str, target: str, asked: Options
+    front: Front, problem: Problem, source: str, target: str, options: Options
 ) -> CompiledText:
-    """Configurations of an autotune list that do not compile are left out, as Triton leaves them out."""
-    candidate = front.traced_at_own_size(problem, source, target, asked)
-    binaries = front.compiled_at_own_size(candidate, target, source, asked)
+    """Compiles a source. Autotuned configurations that do not compile are skipped, as Triton does."""
+    candidate = front.traced_at_own_size(problem, source, target, options)
+    binaries = front.compiled_at_own_size(candidate, target, source, options)
     candidate = without_failed_configurations(candidate, binaries)
     used = kernels_of(candidate.traced, range(1)) if candidate.traced.traces else []
-    failures = [*candidate.failures, *(one.failure for key, one in binaries.items() if key in used)]
-    told = next((f for f in failures if f is not None), None)
+    failures = [
+        *candidate.failures,
+        *(kernel.failure for key, kernel in binaries.items() if key in used),
+    ]
+    first_failure = next((f for f in failures if f is not None), None)
     return CompiledText(
-        candidate, binaries, f"{told.fault}: {told.message[:300]}" if told is not None else ""
+        candidate,
+        binaries,
+        f"{first_failure.fault}: {first_failure.message[:300]}"
+        if first_failure is not None
+        else "",
     )

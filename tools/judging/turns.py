@@ -1,6 +1,5 @@
-"""Where a verdict is at work and for how long it waited to be: in a lane of the caller's, and on a GPU alone or beside
-other processes that time nothing.
-"""
+"""Schedules verdicts on lanes and on a GPU, exclusively or beside other processes, and measures
+their waiting times."""
 
 from __future__ import annotations
 
@@ -19,9 +18,10 @@ if TYPE_CHECKING:
     from kernelwright.tools.hardware.gpus import Gpu
 
 SHARED_MEMORY_DIVISOR = 64
-"""Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
+"""Verdicts whose inputs and weights take at most the GPU's memory divided by this run beside other
+processes."""
 POLL_SECONDS = 0.02
-"""Seconds between two looks at whether another process asks for memory."""
+"""Interval, in seconds, of polling for memory requests of other processes."""
 
 
 class _WaitedSeconds(threading.local):
@@ -29,37 +29,40 @@ class _WaitedSeconds(threading.local):
 
 
 class Turns:
-    """The lanes and GPU turns of one evaluator. Thread-safe."""
+    """The lanes and GPU turns of an evaluator. Thread-safe."""
 
     def __init__(
         self, lane: Callable[[Lane], AbstractContextManager[None]], gpu: Callable[[], Gpu | None]
     ) -> None:
-        """lane: entered for the time that a verdict works there. gpu: the one that this evaluator judges on."""
-        self._lane, self._gpu = lane, gpu
+        """lane: context manager held while a verdict runs on that lane. gpu: returns this
+        evaluator's GPU."""
+        self._lane = lane
+        self._gpu = gpu
         self._gpu_lock = threading.Lock()
         self._memory_lock = threading.Lock()
-        """Held by the verdict of this process that is at work on the GPU, not by one that waits for its turn."""
+        """Held by this process's verdict that runs on the GPU, not by waiting ones."""
         self._waited = _WaitedSeconds()
         self._lease: Lease | None = None
-        """Of the verdict of this process that is at work on the GPU."""
+        """Lease of this process's verdict that runs on the GPU."""
         self._giver: MemoryGiver | None = None
 
     @property
     def waited(self) -> float:
-        """Seconds that this thread's verdict has waited."""
+        """Seconds waited by this thread's verdict."""
         return self._waited.seconds
 
     def begin(self) -> None:
-        """This thread begins a verdict."""
+        """Starts a verdict of this thread."""
         self._waited.seconds = 0.0
 
     @contextmanager
     def at(
         self, lane: Lane, seconds: float, say: Callable[[str], None], *, shared: bool = False
     ) -> Iterator[None]:
-        """In the lane; where it is the GPU's, alone there, or beside other processes that time nothing.
+        """Context manager held while a verdict runs on the lane; on the GPU lane alone, or beside
+        processes that time nothing.
 
-        seconds: for how long another process may keep the GPU. Raises InfrastructureError after that.
+        seconds: maximum wait for another process on the GPU. Raises InfrastructureError after that.
         """
         begun = time.monotonic()
         turn = self.on_the_gpu(seconds, say, shared=shared) if lane is Lane.GPU else nullcontext()
@@ -71,9 +74,10 @@ class Turns:
     def on_the_gpu(
         self, seconds: float, say: Callable[[str], None], *, shared: bool = False
     ) -> Iterator[None]:
-        """Nobody else of this process is judged on the GPU meanwhile, and no other process measures there.
+        """Context manager that excludes other verdicts of this process, and timing by other
+        processes, from the GPU.
 
-        Raises InfrastructureError after so many seconds.
+        Raises InfrastructureError after `seconds`.
         """
         gpu = self._gpu()
         lease = gpu_lease(gpu.uuid if gpu else "", seconds, say, shared=shared)
@@ -85,8 +89,10 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """For the verdict that is at work on the GPU beside other processes: nobody else computes there while the block
-        runs, and all keep what they have in its memory. Raises InfrastructureError as `at`.
+        """Context manager that excludes all other computation from the GPU, for a verdict running
+        beside other processes.
+
+        Memory of all processes stays in use. Raises InfrastructureError as `at`.
         """
         assert self._lease is not None
         begun = time.monotonic()
@@ -97,9 +103,11 @@ class Turns:
         self._waited.seconds += time.monotonic() - ended
 
     def take_whole_for(self, problem: Problem) -> None:
-        """For the verdict that is at work on the GPU beside other processes, and has nothing under way there: from here
-        to its end nobody else is judged there, unless the problem fits beside others. What is kept here may be asked
-        for meanwhile. Raises InfrastructureError as `at`.
+        """Excludes other verdicts from the GPU until this verdict ends, unless the problem fits
+        beside others.
+
+        For a verdict that runs beside other processes, with the GPU idle. Caches here may be
+        requested meanwhile. Raises InfrastructureError as `at`.
         """
         assert self._lease is not None
         gpu = self._gpu()
@@ -114,36 +122,38 @@ class Turns:
         self._waited.seconds += time.monotonic() - begun
 
     def give_way(self) -> None:
-        """For a verdict that is at work on the GPU, and has nothing under way there: whoever waits to be alone goes
-        first. Raises InfrastructureError as `at`.
-        """
+        """Yields the GPU to processes that wait for exclusive use, with the GPU idle. Raises
+        InfrastructureError as `at`."""
         if self._lease is not None:
             begun = time.monotonic()
             self._lease.give_way()
             self._waited.seconds += time.monotonic() - begun
 
     def give_memory_by(self, give: Callable[[int], None], sharers: int) -> None:
-        """From now on, where no verdict of this process is at work, `give` is told how many bytes another process asks
-        for that is alone on the GPU. sharers: judges on it; one has nobody to give to.
+        """Calls `give` with the number of bytes requested by a process alone on the GPU, while no
+        verdict runs here.
+
+        sharers: number of judges on the GPU; a single one has nobody to give to.
         """
         gpu = self._gpu()
         if gpu is not None and sharers > 1:
             self._giver = MemoryGiver(gpu.uuid, self._memory_lock, give)
 
     def close(self) -> None:
-        """Ends the giving of memory."""
+        """Stops answering memory requests."""
         if self._giver is not None:
             self._giver.close()
 
 
 class MemoryGiver:
-    """A thread that looks many times a second whether another process asks for memory."""
+    """A thread that polls for memory requests of other processes."""
 
     def __init__(self, gpu: str, lock: threading.Lock, give: Callable[[int], None]) -> None:
-        """gpu: its UUID. lock: without which nobody of this process uses the GPU. give: is told the bytes that are to
-        be free.
-        """
-        self._gpu, self._lock, self._give = gpu, lock, give
+        """gpu: its UUID. lock: required by any user of the GPU in this process. give: frees that
+        many bytes."""
+        self._gpu = gpu
+        self._lock = lock
+        self._give = give
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._look, name="memory-requests", daemon=True)
         self._thread.start()
@@ -151,14 +161,14 @@ class MemoryGiver:
     def _look(self) -> None:
         answered = 0
         while not self._closed.wait(POLL_SECONDS):
-            wanted = requested_memory(self._gpu)
-            if wanted and wanted.number != answered and self._lock.acquire(blocking=False):
+            request = requested_memory(self._gpu)
+            if request and request.number != answered and self._lock.acquire(blocking=False):
                 try:
-                    self._give(wanted.needed)
+                    self._give(request.needed)
                 finally:
                     self._lock.release()
                 answer_memory_request(self._gpu)
-                answered = wanted.number
+                answered = request.number
 
     def close(self) -> None:
         """Ends the thread."""
@@ -167,8 +177,10 @@ class MemoryGiver:
 
 
 def fits_beside_others(problem: Problem, gpu: Gpu) -> bool:
-    """Whether the problem's inputs and weights are little enough for a verdict beside those of other processes: what a
-    verdict needs is many times as much.
+    """Returns True if the problem's inputs and weights are small enough to be judged beside other
+    processes.
+
+    A verdict needs many times their size.
     """
     from kernelwright.tools.references.input_spec import input_spec
 

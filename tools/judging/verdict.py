@@ -1,5 +1,10 @@
-"""Which sizes one candidate is examined at, how thoroughly, and what their outcomes make of it: at the base size with
-every distribution, then at the other sizes.
+"""Decides at which sizes a candidate is examined and how thoroughly, and combines the outcomes to a
+result.
+
+Order under the interpreter: the base size with every distribution, the other sizes with a single
+call each (every distribution at long ones), spare sizes for refused ones, empty sizes, changed
+surroundings, other input layouts. On a GPU the first usable small size takes every distribution,
+and the base size follows last with few.
 """
 
 from __future__ import annotations
@@ -63,18 +68,19 @@ if TYPE_CHECKING:
 
 ALL, FEW, ONE_CALL = Thoroughness
 SHARE_OF_A_SIZE = 0.5
-"""The part of the remaining seconds that a size beside the base may take under the interpreter."""
+"""Share of the remaining seconds available to a size other than the base under the interpreter."""
 MAX_TOLD = 200
-"""Characters of a message that the entry of one size repeats."""
+"""Maximum length of a message in the entry of a size."""
 
 
 class _TooSlow(Exception):
-    """A size takes an interpreter too long. The message says how long."""
+    """Raised for a size that takes an interpreter too long. The message holds the time."""
 
 
 def _is_wrong_without_elements(failure: Failure) -> bool:
-    """Whether a candidate gives a wrong shape or works out wrong numbers where an extent is zero. Errors, NaN, and
-    memory that no program of an empty grid writes are a refusal.
+    """Returns True for a wrong shape or wrong numbers at an extent of zero.
+
+    Errors, NaN, and memory that no program of an empty grid writes count as a refusal.
     """
     is_unwritten = failure.mismatch is not None and failure.mismatch.pattern is Pattern.UNWRITTEN
     wrong = failure.fault in (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
@@ -82,7 +88,7 @@ def _is_wrong_without_elements(failure: Failure) -> bool:
 
 
 class Verdict:
-    """One candidate on its way through the checks."""
+    """Verdict on a candidate in progress."""
 
     def __init__(
         self,
@@ -94,9 +100,14 @@ class Verdict:
         progress: Callable[[str], None],
         before_base: Callable[[], None] = lambda: None,
     ) -> None:
-        """before_base: called once before the base size is examined, which may take much of a GPU's memory."""
-        self._judge, self._candidate = judge, candidate
-        self._seed, self._rules, self._binaries, self._progress = seed, rules, binaries, progress
+        """before_base: called once before the base size is examined, which may take much of a GPU's
+        memory."""
+        self._judge = judge
+        self._candidate = candidate
+        self._seed = seed
+        self._rules = rules
+        self._binaries = binaries
+        self._progress = progress
         self._before_base = before_base
         self._begun, self._spent_before = time.monotonic(), judge.replayer.spent
         self._evidence = Evidence()
@@ -104,9 +115,9 @@ class Verdict:
         self._layouts: list[LayoutCheck] = []
         self._calls = MeasuredCalls()
         self._share = 1.0
-        """The part of the remaining seconds that the size under way may take."""
+        """Share of the remaining seconds available to the current size."""
         self._slow = 0
-        """Sizes that were left out because they take an interpreter too long."""
+        """Number of sizes skipped because they take an interpreter too long."""
         judge.replayer.allowance = rules.seconds
         self._needs_gpu = ""
         self._opened = False
@@ -114,20 +125,21 @@ class Verdict:
         self._prepared: PreparedProblem | None = None  # at the base size
         self._long: tuple[AtSize, ...] = ()  # where every distribution is tried, too
         self._randomness = ""
-        """What is to be done about a reference that is random; empty where none was seen."""
+        """Instruction for a random reference; empty if the reference is deterministic."""
 
-    def _left(self) -> float:
-        """Seconds that replays of this candidate may still take; the work of the judge itself does not count."""
+    def _seconds_left(self) -> float:
+        """Returns seconds left for replays of this candidate; the judge's own work does not count."""
         return max(
             (self._rules.seconds - (self._judge.replayer.spent - self._spent_before)) * self._share,
             0.05,
         )
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
-        """Returns the first failure, or None. Raises ProblemError where what differs is the random numbers of the
-        reference.
+        """Returns the first failure, or None. Raises ProblemError if the difference is due to
+        random numbers of the reference.
 
-        others: the other sizes, and variants of one with inputs in other layouts or in changed surroundings.
+        others: the other sizes, and variants of a size with inputs in other layouts or changed
+        surroundings.
         """
         variants = [size for size in others if size.layouts]
         changed = [size for size in others if size.changes]
@@ -141,7 +153,8 @@ class Verdict:
         )
 
     def _at_sizes(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
-        """Spare sizes take the places of those that the candidate itself refuses."""
+        """Examines base and other sizes. Spare sizes replace those that the candidate itself
+        refuses."""
         spare = [size for size in others if size.spare]
         others = [size for size in others if not size.spare]
         try:
@@ -169,7 +182,9 @@ class Verdict:
             if (search := self._evidence.search) is not None and self._judge.device == "cpu":
                 replayer = self._judge.replayer
                 self._coverage = search.coverage(
-                    told_outcomes(replayer, self._left) if replayer.is_open else search.outcomes
+                    told_outcomes(replayer, self._seconds_left)
+                    if replayer.is_open
+                    else search.outcomes
                 )
         except Failed as failed:
             self._require_fixed_reference(failed)
@@ -179,21 +194,22 @@ class Verdict:
         return None
 
     def _require_addresses_that_fit(self) -> None:
-        """Raises Failed where addresses wrap in 32 bits at the problem's own size, which is not run without a GPU."""
+        """Raises Failed if addresses overflow 32 bits at the problem's own size, which is not run
+        without a GPU."""
         if failure := overflow_failure(self._candidate.traced, self._evidence.notes):
             raise Failed(failure)
 
     def _require_fixed_reference(self, failed: Failed) -> None:
-        """Raises ProblemError where a reference that is random explains the failure: two of its own answers differ, so
-        that numbers which differ say nothing of a candidate.
+        """Raises ProblemError if a random reference explains the failure.
+
+        Two of its own answers differ, so differing numbers show nothing about a candidate.
         """
         if self._randomness and failed.failure.fault in (*NUMERIC_FAULTS, Fault.NONDETERMINISM):
             raise ProblemError(self._randomness) from failed
 
     def _thorough_size(self, others: Sequence[AtSize]) -> AtSize | None:
-        """On a GPU, where the problem's own size is large: the small size at which every distribution is tried,
-        with float64 at hand.
-        """
+        """Returns the small size at which every distribution is checked on a GPU, with float64
+        outputs; None on a CPU."""
         if self._judge.device == "cpu":
             return None
         fine = (
@@ -203,7 +219,8 @@ class Verdict:
 
     # -------------------------------------------------------------- the base size
     def _base_size(self, base: AtSize, how: Thoroughness) -> None:
-        """Own inputs, other weights, and as many distributions as `how` says: at one size. Raises Failed."""
+        """Examines the base size: own inputs, other weights, and as many distributions as `how`
+        says. Raises Failed."""
         failure = self._candidate.failures[base.index]
         if failure is not None:
             raise Failed(failure)
@@ -217,7 +234,8 @@ class Verdict:
         self._prepared = self._prepared or prepared
         self._randomness = self._randomness or prepared.randomness
         self._evidence.notes += [n for n in prepared.notes if n not in self._evidence.notes]
-        spent, calls = self._judge.replayer.spent, self._judge.replayer.answered
+        spent = self._judge.replayer.spent
+        calls = self._judge.replayer.answered
         self._examination(size, prepared).examine(how)
         if is_base and self._judge.device == "cpu":
             seconds = self._judge.replayer.spent - spent
@@ -228,7 +246,7 @@ class Verdict:
     def _examination(self, size: AtSize, prepared: PreparedProblem) -> Examination:
         return Examination(
             self._judge, self._candidate, size, self._open(prepared, size.index), self._evidence,
-            self._seed, self._rules, self._left, self._progress,
+            self._seed, self._rules, self._seconds_left, self._progress,
         )  # fmt: skip
 
     def _open(self, prepared: PreparedProblem, index: int) -> SizeChecks:
@@ -244,10 +262,10 @@ class Verdict:
             self._judge.buffers,
             self._evidence.tolerances,
         )
-        checks.calls.open(prepared.weights_seed, self._left(), self._binaries)
+        checks.calls.open(prepared.weights_seed, self._seconds_left(), self._binaries)
         if not self._opened and self._judge.device == "cpu":
             forget_outcomes(
-                self._judge.replayer, self._left
+                self._judge.replayer, self._seconds_left
             )  # of an earlier verdict on the same text
         self._opened = True
         if checks.calls.reloaded is False and self._evidence.reloaded is not False:
@@ -259,10 +277,9 @@ class Verdict:
 
     # -------------------------------------------------------------- other sizes
     def _other_size(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
-        """Examines one of the other sizes: the candidate is right there by its own work, or raises an exception (which
-        is noted).
-        """
-        told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+        """Examines another size: the candidate must be correct by its own work, or raise an
+        exception, which is noted."""
+        size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         failure = self._candidate.failures[size.index]
         if failure is not None:
             self._note_refusal(size, failure)
@@ -270,10 +287,10 @@ class Verdict:
         if late := self._late(size):
             self._tried.append(self._entry(size, SizeOutcome.UNUSED, late))
             return
-        self._progress(f"checking at {told}")
+        self._progress(f"checking at {size_text}")
         self._judge.give_way()
         try:
-            self._at(size, how) if how is ALL else self._one_call(size, told)
+            self._at(size, how) if how is ALL else self._one_call(size, size_text)
         except ProblemError as error:
             self._tried.append(self._entry(size, SizeOutcome.UNUSED, str(error)))
             return
@@ -291,7 +308,7 @@ class Verdict:
                 return
             self._tried.append(self._entry(size, SizeOutcome.WRONG, message))
             raise Failed(
-                failed.failure.with_(message=f"at other sizes ({told}): {message}")
+                failed.failure.with_(message=f"at other sizes ({size_text}): {message}")
             ) from failed
         self._tried.append(self._entry(size, SizeOutcome.RIGHT))
 
@@ -307,35 +324,41 @@ class Verdict:
     def _late(self, size: AtSize) -> str:
         return late_kernel(self._candidate.traced, size.index, self._binaries)
 
-    def _one_call(self, size: AtSize, told: str) -> None:
-        """Examines one call on one draw, at the long sizes on every one. Raises Failed and ProblemError."""
+    def _one_call(self, size: AtSize, size_text: str) -> None:
+        """Examines a call on a single draw, or on every draw at long sizes. Raises Failed and
+        ProblemError."""
         if size.is_degenerate:
             require_survival(size.problem)
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         self._randomness = self._randomness or prepared.randomness
         with self._timed(size):
             self._examination(size, prepared).examine_one_call(
-                told,
+                size_text,
                 every_distribution=size.index in [long.index for long in self._long],
                 every_configuration=bool(self._long) and size.index == self._long[0].index,
             )
 
     @contextlib.contextmanager
     def _timed(self, size: AtSize) -> Iterator[None]:
-        """Measures the calls of a block under the interpreter, which get half of the seconds that are left. Raises
-        _TooSlow if an estimate says that they need more, or if they did and the estimate does not call that a hang.
+        """Limits the calls of a block under the interpreter to half of the remaining seconds.
+
+        Raises _TooSlow if an estimate exceeds them, or if the calls do and the estimate shows no
+        hang.
         """
         if self._judge.device != "cpu":
             yield
             return
         replayer, work = self._judge.replayer, self._work(size)
-        spent, calls = replayer.spent, replayer.answered
+        spent = replayer.spent
+        calls = replayer.answered
         self._share = SHARE_OF_A_SIZE
-        estimate, allowed = self._calls.estimate(work), self._left()
+        estimate, allowed = self._calls.estimate(work), self._seconds_left()
         try:
             if estimate > allowed:
-                told = f"about {estimate:.0f} s a call of {self._rules.seconds:g} s for all replays"
-                raise _TooSlow(f"too slow for the interpreter: {told}")
+                reason = (
+                    f"about {estimate:.0f} s a call of {self._rules.seconds:g} s for all replays"
+                )
+                raise _TooSlow(f"too slow for the interpreter: {reason}")
             yield
         except Failed as failed:
             if failed.failure.fault is Fault.TIMEOUT and HANG_FACTOR * estimate > allowed:
@@ -351,11 +374,11 @@ class Verdict:
         return CallWork(programs_of(self._candidate.traced.traces[size.index]), size.sizes)
 
     def _note_refusal(self, size: AtSize, failure: Failure) -> None:
-        """The candidate's own exception at a size that is not the problem's: allowed, and told.
+        """Notes the candidate's own exception at a size other than the problem's, which is allowed.
 
-        What is no exception of its own is a failure.
+        Raises Failed for other failures.
         """
-        told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+        size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         allowed = failure.fault in (*GUARD_FAULTS, Fault.RESOURCES, Fault.COMPILE)
         refusal = (
             SizeOutcome.OUTSIDE_CONTRACT if failure.fault in GUARD_FAULTS else SizeOutcome.REFUSED
@@ -363,11 +386,11 @@ class Verdict:
         outcome = refusal if allowed and not size.required else SizeOutcome.WRONG
         self._tried.append(self._entry(size, outcome, failure.message))
         if outcome is SizeOutcome.WRONG:
-            raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
+            raise Failed(failure.with_(message=f"at other sizes ({size_text}): {failure.message}"))
 
     # -------------------------------------------------------------- no elements
     def _check_empty(self, sizes: Sequence[AtSize]) -> Failure | None:
-        """Returns the failure where an extent is zero, or None."""
+        """Returns the failure at an extent of zero, or None."""
         for size in sizes if not self._needs_gpu else ():
             if self._candidate.failures[size.index] is not None or self._late(size):
                 continue
@@ -377,15 +400,15 @@ class Verdict:
                 continue
             except Failed as failed:
                 if _is_wrong_without_elements(failed.failure):
-                    told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+                    size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
                     self._tried.append(self._entry(size, SizeOutcome.WRONG, failed.failure.message))
                     return failed.failure.with_(
-                        message=f"wrong without elements ({told}): {failed.failure.message}"
+                        message=f"wrong without elements ({size_text}): {failed.failure.message}"
                     )
         return None
 
     def _one_empty_call(self, size: AtSize) -> None:
-        """Calls the candidate over memory that holds a finite poison. Raises Failed and ProblemError."""
+        """Calls the candidate over memory with a finite poison. Raises Failed and ProblemError."""
         require_survival(size.problem)
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
@@ -397,7 +420,7 @@ class Verdict:
 
     # -------------------------------------------------------------- other surroundings
     def _check_surroundings(self, variants: Sequence[AtSize]) -> Failure | None:
-        """The first failure in changed surroundings, or None."""
+        """Returns the first failure in changed surroundings, or None."""
         checks = SurroundingsChecks(self._judge, self._candidate, self._seed, self._open)
         for variant in variants if not self._needs_gpu else ():
             self._progress(f"checking where {', '.join(variant.changes)}")
@@ -410,7 +433,8 @@ class Verdict:
 
     # -------------------------------------------------------------- other layouts of the inputs
     def check_layouts(self, variants: Sequence[AtSize]) -> Failure | None:
-        """The first failure on inputs in other layouts, or None. Ends at the first wrong answer."""
+        """Returns the first failure on inputs in other layouts, or None. Stops at the first wrong
+        answer."""
         checks, followed = LayoutChecks(self._judge, self._candidate, self._seed, self._open), False
         for variant in variants if not self._needs_gpu else ():
             self._progress("checking other layouts of the inputs")
@@ -426,26 +450,36 @@ class Verdict:
         return None
 
     def _has_float_outputs(self) -> bool:
-        """Whether every output is floating. An index, as the place of a flat minimum, is often right
-        by luck on inputs that were read without their strides.
+        """Returns True if every output is floating: an index is often correct by chance on inputs
+        read without their strides.
+
+        Example: the position of a flat minimum.
         """
         outputs = self._prepared.outputs if self._prepared else ()
         return all("float" in output.dtype for output in outputs)
 
     # -------------------------------------------------------------- the result
     def judged(self, failure: Failure | None) -> JudgeFindings:
-        """Everything that was found, as a value."""
-        found = self._evidence
-        own = [c.passed_kb for c in found.checks if c.draw == "own"]
+        """Returns all findings as a value."""
+        evidence = self._evidence
+        own = [c.passed_kb for c in evidence.checks if c.draw == "own"]
         correct_kb = (bool(own) and all(own)) if own or failure else None
         result = CorrectnessResult(
-            device=self._judge.name(), interpreted=self._judge.device == "cpu", failure=failure,
-            checks=tuple(found.checks), correct_kb=correct_kb,
-            own_work=found.work, weights_reloaded=found.reloaded, deterministic=found.deterministic, seed=self._seed,
-            notes=tuple(found.notes),
+            device=self._judge.name(),
+            interpreted=self._judge.device == "cpu",
+            failure=failure,
+            checks=tuple(evidence.checks),
+            correct_kb=correct_kb,
+            own_work=evidence.work,
+            weights_reloaded=evidence.reloaded,
+            deterministic=evidence.deterministic,
+            seed=self._seed,
+            notes=tuple(evidence.notes),
             random_outputs=self._prepared.random_outputs if self._prepared else (),
-            tried=tuple(self._tried), layouts=tuple(self._layouts), host_choices=(MOVES_ON,) * found.moves_on,
-            unanswered=unanswered(found),
+            tried=tuple(self._tried),
+            layouts=tuple(self._layouts),
+            host_choices=(MOVES_ON,) * evidence.moves_on,
+            unanswered=unanswered(evidence),
             seconds=time.monotonic() - self._begun,
-        )  # fmt: skip
+        )
         return JudgeFindings(result, self._needs_gpu, self._coverage)

@@ -237,10 +237,10 @@ class ReferenceClock:
         import torch
 
         _, total = torch.cuda.mem_get_info()
-        if self.held() > total // HELD_GRAPHS_DIVISOR:
+        if self.used_bytes() > total // HELD_GRAPHS_DIVISOR:
             self.release()
 
-    def held(self) -> int:
+    def used_bytes(self) -> int:
         """Returns the bytes of the graphs' outputs."""
         return sum(
             t.untyped_storage().nbytes()

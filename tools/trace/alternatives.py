@@ -1,5 +1,9 @@
-"""Which numbers of a choice take every configuration of the autotuned launches of a call once. Trusted: it reads a
-trace.
+"""Selects choice numbers that take every configuration of a call's autotuned launches at least
+once. Trusted: reads a trace.
+
+Example: two choices with 3 and 2 alternatives. Number n takes alternatives (n % 3, n % 2). If
+number 0 has been run, alternatives 0 and 0 are covered; number 1 adds (1, 1), number 2 adds
+alternative 2 of the first choice. The result is [1, 2].
 """
 
 from __future__ import annotations
@@ -11,37 +15,47 @@ from kernelwright.tools.report import clean_text
 from kernelwright.tools.trace.trace import Choice, Launch, Step, Traced
 
 MAX_CONFIGURATIONS = 256
-"""Configurations that are checked by themselves at one size, at most."""
+"""Maximum number of configurations checked separately at a size."""
 
 
 def configurations_not_taken(
-    steps: Sequence[Step], traced: Traced, taken: Iterable[int]
+    steps: Sequence[Step], traced: Traced, covered_numbers: Iterable[int]
 ) -> list[int]:
-    """Numbers that take what none of the numbers in `taken` has.
+    """Returns numbers that take configurations missing from those of `covered_numbers`.
 
-    Every choice among n alternatives takes alternative `number % n`. Configurations that differ in their warps and
-    stages alone are one, unless a kernel's text asks for the number of warps.
+    A choice among n alternatives takes alternative `number % n`. Configurations that differ only in
+    warps and stages count as equal, unless a kernel's source reads num_warps.
     """
     choices = [step for step in steps if isinstance(step, Choice) and step.alternatives]
     forms = [
         [_form(alternative, traced) for alternative in choice.alternatives] for choice in choices
     ]
-    seen = {(place, of[number % len(of)]) for number in taken for place, of in enumerate(forms)}
-    found: list[int] = []
-    for number in range(max((len(of) for of in forms), default=0)):
-        new = {(place, of[number % len(of)]) for place, of in enumerate(forms)} - seen
+    covered = {
+        (position, choice_forms[number % len(choice_forms)])
+        for number in covered_numbers
+        for position, choice_forms in enumerate(forms)
+    }
+    uncovered: list[int] = []
+    for number in range(max((len(choice_forms) for choice_forms in forms), default=0)):
+        new = {
+            (position, choice_forms[number % len(choice_forms)])
+            for position, choice_forms in enumerate(forms)
+        } - covered
         if new:
-            seen |= new
-            found.append(number)
-    return found[:MAX_CONFIGURATIONS]
+            covered |= new
+            uncovered.append(number)
+    return uncovered[:MAX_CONFIGURATIONS]
 
 
 def configuration_named(steps: Sequence[Step], number: int) -> str:
-    """Triton's text of what a number takes at the first autotuned launch; the number where it has none."""
+    """Returns Triton's label of the configuration that a number takes at the first autotuned
+    launch; the number if unlabelled."""
     choice = next((step for step in steps if isinstance(step, Choice) and step.alternatives), None)
-    place = number % len(choice.alternatives) if choice is not None else 0
+    position = number % len(choice.alternatives) if choice is not None else 0
     label = (
-        choice.labels[place] if choice is not None and place < len(choice.labels) else str(number)
+        choice.labels[position]
+        if choice is not None and position < len(choice.labels)
+        else str(number)
     )
     return clean_text(label, 120)
 

@@ -1,6 +1,6 @@
-"""How the outputs of forward hang together: nested tuples, lists and dicts, and memory that they share.
+"""Compares the structure of forward's outputs: nested tuples, lists and dicts, and shared memory.
 
-A dict's entries are taken by their keys, not in their order: a caller asks for them by name.
+Dict entries are matched by key, not by order: callers access them by name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from kernelwright.tools.tensor_memory import address_range, has_memory, overlap,
 from kernelwright.tools.trace.trace import output_leaves
 
 MAX_KEY_CHARACTERS = 100
-"""Characters of a key that count, as in a trace."""
+"""Maximum length of a compared key, as in a trace."""
 PLAIN_NUMBER_TOLERANCE = 1e-6
-"""How far a plain number that the host works out may be from the reference's, relative to it."""
+"""Relative tolerance of plain numbers computed by the host code."""
 
 
 def flatten(outputs: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts: those of a dict in the order of its keys' texts. A dataclass is a
-    dict of its fields.
+    """Returns the leaves of nested tuples, lists and dicts; a dict's in order of its keys' texts.
+
+    A dataclass counts as a dict of its fields.
     """
     outputs = _fields_as_dict(outputs)
     if isinstance(outputs, tuple | list):
@@ -38,7 +39,7 @@ def _fields_as_dict(value: Any) -> Any:
 
 
 def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
-    """The entries of a dict by the texts of their keys, sorted."""
+    """Returns a dict's entries with the texts of their keys, sorted."""
     return sorted(
         ((str(key)[:MAX_KEY_CHARACTERS], item) for key, item in entries.items()),
         key=lambda entry: entry[0],
@@ -46,8 +47,10 @@ def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
 
 
 def paths(outputs: Any) -> list[str]:
-    """Returns where each leaf lies, in the order of `flatten`: empty for a lone tensor, `[0][mean]` within a tuple's
-    dict. Lists and tuples are alike.
+    """Returns the path of each leaf, in the order of `flatten`: empty for a lone tensor,
+    `[0][mean]` within a tuple's dict.
+
+    Lists and tuples are treated alike.
     """
     outputs = _fields_as_dict(outputs)
     if isinstance(outputs, tuple | list):
@@ -57,20 +60,22 @@ def paths(outputs: Any) -> list[str]:
     return [""]
 
 
-def describe_difference(outputs: Any, wanted_paths: Sequence[str], wanted: Sequence[Any]) -> str:
-    """Where the outputs of a trace are nested otherwise than the reference's, or a plain value among them is another:
-    one line; empty where nothing differs.
+def describe_difference(
+    outputs: Any, expected_paths: Sequence[str], expected_leaves: Sequence[Any]
+) -> str:
+    """Describes, in a line, outputs of a trace nested differently from the reference's, or a
+    differing plain value.
 
-    wanted: the reference's leaves.
+    expected_paths, expected_leaves: those of the reference. Returns "" without a difference.
     """
     mine = paths(_as_python(outputs))
-    if len(mine) != len(wanted):
-        return f"forward returns {len(mine)} outputs, the reference {len(wanted)}"
-    if mine != list(wanted_paths):
-        lacking = next((p for p in wanted_paths if p not in mine), wanted_paths[0])
-        what = f"an output at {lacking}" if lacking else "one tensor by itself"
-        return f"the outputs are nested otherwise than the reference's, which gives {what}"
-    for path, leaf, value in zip(mine, output_leaves(outputs), wanted, strict=True):
+    if len(mine) != len(expected_leaves):
+        return f"forward returns {len(mine)} outputs, the reference {len(expected_leaves)}"
+    if mine != list(expected_paths):
+        lacking = next((p for p in expected_paths if p not in mine), expected_paths[0])
+        expected_form = f"an output at {lacking}" if lacking else "one tensor by itself"
+        return f"the outputs are nested otherwise than the reference's, which gives {expected_form}"
+    for path, leaf, value in zip(mine, output_leaves(outputs), expected_leaves, strict=True):
         if not is_same_plain_value(leaf, value):
             return f"the output{' at ' + path if path else ''} is not {value!r}, which the reference gives"
     return ""
@@ -88,8 +93,9 @@ def _as_python(outputs: Any) -> Any:
     return None
 
 
-def is_same_plain_value(mine: Any, wanted: Any) -> bool:
-    """Whether a plain value of a trace is the reference's. What a trace has no plain value for is not compared."""
+def is_same_plain_value(mine: Any, expected: Any) -> bool:
+    """Compares a plain value of a trace with the reference's; True for values without a plain form
+    in traces."""
     if isinstance(mine, dict):
         ((tag, body),) = mine.items() if len(mine) == 1 else (("", None),)
         if tag == "float":
@@ -97,19 +103,23 @@ def is_same_plain_value(mine: Any, wanted: Any) -> bool:
                 return False
             mine = float(str(body))
         elif tag == "dtype":
-            return str(wanted) == f"torch.{body}"
+            return str(expected) == f"torch.{body}"
         else:
             return True
-    if isinstance(mine, float) and isinstance(wanted, float):
-        return math.isclose(mine, wanted, rel_tol=PLAIN_NUMBER_TOLERANCE, abs_tol=1e-9) or (
-            math.isnan(mine) and math.isnan(wanted)
+    if isinstance(mine, float) and isinstance(expected, float):
+        return math.isclose(mine, expected, rel_tol=PLAIN_NUMBER_TOLERANCE, abs_tol=1e-9) or (
+            math.isnan(mine) and math.isnan(expected)
         )
-    plain = wanted is None or isinstance(wanted, bool | int | float | str)
-    return not plain or (type(mine) is type(wanted) and bool(mine == wanted))
+    plain = expected is None or isinstance(expected, bool | int | float | str)
+    return not plain or (type(mine) is type(expected) and bool(mine == expected))
 
 
 def overlaps(tensor: Any) -> bool:
-    """Whether two elements of a strided tensor may lie in one place: a stride of 0, or windows over one memory."""
+    """Returns True if two elements of a strided tensor may share an address: a stride of 0, or
+    overlapping windows.
+
+    Example: shape (4, 3), strides (2, 1) overlaps: element [0, 2] is element [1, 0].
+    """
     import torch
 
     if tensor.layout is not torch.strided or not tensor.numel():
@@ -124,9 +134,10 @@ def overlaps(tensor: Any) -> bool:
 
 
 def shared_memory(outputs: Sequence[Any]) -> list[int | None]:
-    """For each output the first one before it that has an element in a place of its own; None where there is none.
+    """Returns for each output the first earlier output with a common element; None if there is
+    none.
 
-    Parts of one buffer that lie beside each other share nothing.
+    Disjoint parts of a common buffer share nothing.
     """
     return [
         next((j for j in range(i) if _overlap(outputs[j], outputs[i])), None)
@@ -134,17 +145,30 @@ def shared_memory(outputs: Sequence[Any]) -> list[int | None]:
     ]
 
 
-def _overlap(one: Any, other: Any) -> bool:
+def _overlap(first_tensor: Any, second_tensor: Any) -> bool:
     import torch
 
-    if not (has_memory(one) and has_memory(other)) or storage_of(one) != storage_of(other):
+    if not (has_memory(first_tensor) and has_memory(second_tensor)) or storage_of(
+        first_tensor
+    ) != storage_of(second_tensor):
         return False
-    if not overlap(one, other):
+    if not overlap(first_tensor, second_tensor):
         return False
-    (low, high), (begin, end) = address_range(one), address_range(other)
-    if one.element_size() != other.element_size() or (low - begin) % one.element_size():
+    (low, high), (begin, end) = address_range(first_tensor), address_range(second_tensor)
+    if (
+        first_tensor.element_size() != second_tensor.element_size()
+        or (low - begin) % first_tensor.element_size()
+    ):
         return True
-    size, first = one.element_size(), min(low, begin)
-    taken = torch.zeros((max(high, end) - first) // size, dtype=torch.bool, device=one.device)
-    taken.as_strided(one.shape, one.stride(), (low - first) // size).fill_(True)
-    return bool(taken.as_strided(other.shape, other.stride(), (begin - first) // size).any())
+    size, first = first_tensor.element_size(), min(low, begin)
+    occupied = torch.zeros(
+        (max(high, end) - first) // size, dtype=torch.bool, device=first_tensor.device
+    )
+    occupied.as_strided(first_tensor.shape, first_tensor.stride(), (low - first) // size).fill_(
+        True
+    )
+    return bool(
+        occupied.as_strided(
+            second_tensor.shape, second_tensor.stride(), (begin - first) // size
+        ).any()
+    )

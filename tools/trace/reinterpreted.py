@@ -1,5 +1,8 @@
-"""Values of a trace (tools/trace/trace.py, "How values are written") as the real ones that operators and launches
-take.
+"""Converts values of a trace (tools/trace/trace.py, "How values are written") to arguments of
+operators and launches.
+
+Example: {"tuple": [{"t": 3}, 0.5]} becomes a reader which returns (table[3], 0.5); [2, 4], without
+tensors, becomes the constant [2, 4].
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ from kernelwright.tools.report import Cheat, Failed, Failure, Fault, clean_text
 
 Json = Any
 MAX_GENERATORS = 1 << 16
-"""Generators of the host's own in one trace."""
+"""Maximum number of the host code's own generators in a trace."""
 SEED_BOUND = 1 << 63
-"""torch takes seeds from -SEED_BOUND up to below twice as much."""
+"""Bound of seeds: torch accepts -SEED_BOUND up to, not including, 2 * SEED_BOUND."""
 Table = dict[int, Any]
-"""Tensors by their number."""
+"""Tensors by number."""
 
 
 def forged_trace(message: str) -> Failed:
-    """The trace cannot be executed because it is not one that a tracer writes."""
+    """Returns the failure for a trace that no honest tracer writes."""
     return Failed(
         Failure(
             fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(f"the trace {message}", 300)
@@ -30,7 +33,7 @@ def forged_trace(message: str) -> Failed:
 
 @dataclass(frozen=True)
 class Reinterpreted:
-    """A tensor whose kernel reads it as another type: Triton's TensorWrapper."""
+    """A tensor read by its kernel as another dtype: Triton's TensorWrapper."""
 
     base: Any
     tl_dtype: str
@@ -38,7 +41,7 @@ class Reinterpreted:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A tensor descriptor made on the host. The attributes have the names of Triton's TensorDescriptor."""
+    """A tensor descriptor made on the host. Attributes are named as in Triton's TensorDescriptor."""
 
     base: Any
     shape: tuple[int, ...]
@@ -49,19 +52,19 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Reader:
-    """A value that may hold tensors: either constant, or made from the table at each call."""
+    """A value that may hold tensors: constant, or computed from the table at each call."""
 
     constant: bool
     value: Any
     """The value itself, or a function of the table."""
 
     def read(self, table: Table) -> Any:
-        """The value, with the tensors that the table holds now."""
+        """Returns the value, with tensors from the table."""
         return self.value if self.constant else self.value(table)
 
 
 def reader(value: Json, device: str) -> Reader:
-    """Prepares a value of a trace. Devices become `device`. Raises Failed for what stands for nothing."""
+    """Prepares a value of a trace. Devices become `device`. Raises Failed for an unknown form."""
     if isinstance(value, list | tuple):
         return _sequence([reader(v, device) for v in value], list)
     if not isinstance(value, dict):
@@ -119,9 +122,10 @@ def _reinterpreted(body: dict[str, Json], device: str) -> Reader:
 
 
 def _generator(body: dict[str, Json]) -> Reader:
-    """A generator of the host's own: of the CPU, as most are, and in the table under a number below those of tensors.
+    """Returns a reader of a generator of the host code, on the CPU, stored in the table under a
+    number below those of tensors.
 
-    Where it draws first it begins with its seed, at each call anew.
+    At its first draw in a call the generator starts from its seed.
     """
     import torch
 

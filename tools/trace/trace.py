@@ -35,32 +35,35 @@ from pydantic import ConfigDict, Discriminator, Tag, ValidationError
 from kernelwright.tools.report import Value
 
 TRACE_VERSION = 1
-"""Raised when a field changes its meaning."""
+"""Incremented if a field changes its meaning."""
 Json = Any
 
 MAX_STEPS = 1 << 16
-"""Operators and launches of one call, those of all autotune configurations together."""
+"""Maximum number of operators and launches of a call, over all autotuned configurations together.
+"""
 MAX_KERNELS = 2048
-"""Specialisations of one candidate over all sizes."""
+"""Maximum number of kernel specialisations per candidate, over all sizes."""
 MAX_FUNCTIONS = 256
 MAX_VARIANTS = 16
-"""Traces in changed surroundings that differ from the usual one."""
+"""Maximum number of traces in changed surroundings that differ from the usual trace."""
 MAX_FUNCTION_CHARACTERS = 200_000
-"""Characters of the text of one function."""
+"""Maximum length of a function's source."""
 MAX_NAME_CHARACTERS = 200
 MAX_DATA_BYTES = 4 << 20
-"""Bytes of all constant tensors of one trace, base64 included."""
+"""Maximum size, in bytes, of a trace's constant tensors in base64."""
 MAX_NESTING = 24
-"""Nesting of a value."""
+"""Maximum nesting depth of a value."""
 MAX_VALUE_NODES = 2_000_000
-"""Nodes of all values of one trace."""
+"""Maximum number of nodes in all values of a trace."""
 MAX_INTEGER = 1 << 64
 
 
 class Change(StrEnum):
-    """Something that surrounds a call and that a right candidate does not depend on. The value completes "wrong where".
+    """A change of a call's surroundings on which a correct candidate does not depend. The value
+    completes "wrong where".
 
-    A candidate may refuse such surroundings. What it asks for there is replayed and compared like every other trace.
+    A candidate may refuse such surroundings. Its steps there are replayed and compared like every
+    other trace.
     """
 
     GRADIENTS = "gradients are recorded"
@@ -82,88 +85,88 @@ class Change(StrEnum):
 
 
 OF_WEIGHTS = frozenset({Change.LOADED, Change.ASSIGNED, Change.STRIDED})
-"""Ways in which weights come into a module; one at a time."""
+"""Changes of how weights are loaded into a module; applied separately."""
 
 
 class TraceError(ValueError):
-    """What a candidate's process sent is no trace. The message says what is wrong with it."""
+    """Raised for a message of a candidate's process that is no trace. The message names the error."""
 
 
 class Strict(Value):
-    """A value that refuses what it does not know: what it is made of comes from a candidate's process."""
+    """Value that refuses unknown fields: its data comes from a candidate's process."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Function(Strict):
-    """A `@triton.jit` function as text, and what each of the names in it that are neither its own nor Python's
-    stands for.
-    """
+    """A `@triton.jit` function as source, with the meaning of its global names, apart from Python's
+    builtins."""
 
     name: str
-    """The name of the `def`."""
+    """Name in the `def` statement."""
     text: str
-    """From `def` on, without decorators, dedented."""
+    """Source from `def` on, without decorators, dedented."""
     line: int = 1
-    """The line of the `def` in the candidate's file, from 1; 1 where it lies elsewhere."""
+    """Line of the `def` in the candidate's file, from 1; 1 for a function of another file."""
     indent: int = 0
-    """Columns that the `def` is indented by in that file."""
+    """Indentation of the `def` in the file, in columns."""
     file: str = ""
-    """Empty for the candidate's own file; else the module of an allowed library."""
+    """Empty for the candidate's file; otherwise the module of an allowed library."""
     names: dict[str, Json] = {}
-    """Global name -> {"function": key}, {"value": Json}, {"constexpr": Json}, {"triton": "triton.language:exp"} (an
-    object of Triton's, by module and qualified name; {"triton": "triton.language"} is a module), {"constexpr_function":
-    key}, or {"members": {attribute: the same again}} for a module or class that is neither.
-    """
+    """Global name -> {"function": key}, {"value": Json}, {"constexpr": Json}, {"triton":
+    "triton.language:exp"} (an object of Triton, by module and qualified name; {"triton":
+    "triton.language"} is a module), {"constexpr_function": key}, or {"members": {attribute: one of
+    these}} for any other module or class."""
     noinline: bool = False
     do_not_specialize: tuple[str, ...] = ()
 
 
 class Kernel(Strict):
-    """One specialisation of one kernel: what `triton.compile` is given."""
+    """A specialisation of a kernel: the arguments of `triton.compile`."""
 
     function: str
     """Key of the entry function."""
     signature: dict[str, Json]
-    """Parameter -> Triton's type ("*fp32", "i32", "constexpr", "tensordesc<fp16[16, 16]>"); a list for a tuple."""
+    """Parameter -> Triton type ("*fp32", "i32", "constexpr", "tensordesc<fp16[16, 16]>"); a list
+    for a tuple."""
     constants: tuple[tuple[tuple[int | str, ...], Json], ...] = ()
     """Path (parameter's index, then indices into tuples) and value."""
     attributes: tuple[tuple[tuple[int | str, ...], Json], ...] = ()
     """Path and Triton's attributes, [["tt.divisibility", 16]]."""
     options: dict[str, Json] = {}
-    """num_warps, num_stages ...: what differs from the backend's defaults."""
+    """num_warps, num_stages and others that differ from the backend's defaults."""
     fields: dict[str, tuple[str, ...]] = {}
-    """Parameters whose argument is a named tuple, and the names of its fields."""
+    """Parameters whose argument is a named tuple, with its field names."""
 
 
 class Operator(Strict):
-    """One call of an ATen operator."""
+    """A call of an ATen operator."""
 
     op: str
-    """`aten.view.default`."""
+    """Qualified name: `aten.view.default`."""
     args: tuple[Json, ...] = ()
     kwargs: dict[str, Json] = {}
     out: Json = None
-    """Tensors that it made or gave back, in the form of its result."""
+    """Tensors made or returned, in the form of the result."""
     line: int = 0
-    """The line of the candidate's file; 0 where it is unknown."""
+    """Line in the candidate's file; 0 if unknown."""
 
 
 class Launch(Strict):
-    """One launch of one kernel."""
+    """A launch of a kernel."""
 
     kernel: str
     """Key into `Traced.kernels`."""
     grid: tuple[int, int, int]
     args: dict[str, Json] = {}
-    """Parameter -> value, constexprs left out."""
+    """Parameter -> value, without constexprs."""
     reaches: tuple[Json, ...] = ()
-    """Tensors whose addresses lie in tensors among the arguments, as {"t": number}."""
+    """Tensors whose addresses are stored in tensors among the arguments, as {"t": number}."""
     line: int = 0
 
 
 class Data(Strict):
-    """A tensor whose values the host code made itself: `torch.tensor([1, 2, 3], device="cuda")`."""
+    """A tensor with values from the host code: `torch.tensor([1, 2, 3], device="cuda")`."""
 
     t: int
     dtype: str
@@ -171,14 +174,13 @@ class Data(Strict):
     data: str
     """Base64 of the contiguous little-endian bytes."""
     addresses: tuple[tuple[int, Json, int], ...] = ()
-    """Elements that hold an address: their place, the tensor as {"t": number}, and bytes from where that begins. Their
-    bytes in `data` are zero.
-    """
+    """Elements that hold addresses: index, tensor as {"t": number}, and offset in bytes. Their
+    bytes in `data` are zero."""
     line: int = 0
 
 
 def _kind_of(step: Any) -> str:
-    """The key that only one kind of step has: told at once, where each kind would be tried for every step."""
+    """Returns the key that identifies the kind of a step, so that pydantic need not try each kind."""
     keys = step if isinstance(step, dict) else type(step).model_fields
     return next((key for key in ("op", "kernel", "alternatives", "data") if key in keys), "")
 
@@ -189,9 +191,9 @@ _Data: TypeAlias = Annotated[Data, Tag("data")]
 
 
 class Choice(Strict):
-    """An autotuned launch: each alternative is one configuration's steps.
+    """An autotuned launch: each alternative holds the steps of a configuration.
 
-    Which is taken is decided on the trusted side.
+    The trusted side decides which is taken.
     """
 
     name: str
@@ -199,7 +201,7 @@ class Choice(Strict):
         tuple[Annotated[_Operator | _Launch | _Data, Discriminator(_kind_of)], ...], ...
     ]
     labels: tuple[str, ...] = ()
-    """Triton's text of each configuration."""
+    """Triton's label of each configuration."""
     line: int = 0
 
 
@@ -209,94 +211,92 @@ Step = Annotated[
 
 
 class Form(Strict):
-    """What an output is, as tensors without values have it.
+    """Shape, dtype and device of an output, from tensors without data.
 
-    The replay finds out what it really is; this says early, and at sizes too large to replay.
+    The replay determines the true form; this is known earlier, also at sizes too large to replay.
     """
 
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    """torch's name without "torch."; "other" for what is no tensor."""
+    """torch's name without "torch."; "other" for values that are no tensors."""
     device: str = ""
 
 
 class Trace(Strict):
-    """What one model of one size asks for: building it, the first call, and every later call."""
+    """Steps of a model at a size: building it, the first call, and later calls."""
 
     inputs: tuple[Json, ...] = ()
-    """Inputs as the problem gives them: {"t": number} or a plain value."""
+    """Inputs in the problem's order: {"t": number} or a plain value."""
     later_inputs: tuple[Json, ...] = ()
-    """The same for a later call: other tensors."""
+    """Inputs of a later call, whose tensors differ."""
     state: dict[str, int] = {}
     """Parameters and buffers by dotted name -> tensor number.
 
-    The judge's weights take their places before anything runs.
+    The judge's weights replace these tensors before any step runs.
     """
     parameters: tuple[str, ...] = ()
-    """Those names of `state` that are parameters, in order."""
+    """Names in `state` that are parameters, in order."""
     shapes: dict[str, tuple[int, ...]] = {}
-    """The shape of each tensor of `state`."""
+    """Shape of each tensor in `state`."""
     dtypes: dict[str, str] = {}
     setup: tuple[Step, ...] = ()
-    """Building the model: `__init__` and what follows."""
+    """Steps that build the model: `__init__` and those after it."""
     first: tuple[Step, ...] = ()
-    """The first call of forward."""
+    """Steps of the first call of forward."""
     first_outputs: Json = None
     later: tuple[Step, ...] | None = None
-    """Any later call; None where it asks for just what the first did, with other inputs."""
+    """Steps of any later call; None if equal to those of the first, apart from the inputs."""
     later_outputs: Json = None
     forms: tuple[Form, ...] = ()
-    """The forms of the outputs, flattened; the first 64."""
+    """Forms of the first 64 outputs, flattened."""
 
 
 class Variant(Strict):
-    """A trace in changed surroundings that asks for other things than one in the usual surroundings."""
+    """A trace in changed surroundings that differs from the usual trace."""
 
     changes: tuple[Change, ...]
     trace: Trace
 
 
 class Traced(Strict):
-    """Everything that one candidate's process said, of all sizes that it was asked for."""
+    """Trace of a candidate at all requested sizes."""
 
     version: int = TRACE_VERSION
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
     traces: tuple[Trace | None, ...] = ()
-    """One for each size, in the order asked for; None where the host code raised (`failures` of the answer says how).
-    """
+    """A trace for each size, in request order; None if the host code raised (see `failures` of the
+    answer)."""
     variants: tuple[Variant, ...] = ()
-    """Of one of the sizes."""
+    """Traces in changed surroundings, of a single size."""
 
 
 def read_traced(message: Json) -> Traced:
-    """A message of a candidate's process as a value.
-
-    Raises TraceError for whatever is not one, in time linear in its size.
-    """
+    """Parses a message of a candidate's process, in time linear in its size. Raises TraceError for
+    a malformed message."""
     _check_size(message)
     try:
         traced = Traced.model_validate_json(json.dumps(message))
     except (ValidationError, ValueError, RecursionError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
-        told = (
+        description = (
             f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg'][:120]}"
             if first
             else type(error).__name__
         )
-        raise TraceError(f"the trace has not the form of one: {told}") from None
+        raise TraceError(f"the trace has not the form of one: {description}") from None
     _check_bounds(traced)
     return traced
 
 
 def _check_size(message: Json) -> None:
-    """Bounds the nodes, the depth and the numbers without recursion."""
+    """Checks the number of nodes, depth and integers, without recursion."""
     waiting: list[tuple[Json, int]] = [(message, 0)]
-    seen = 0
+    node_count = 0
     while waiting:
         value, depth = waiting.pop()
-        seen += 1
-        if seen > MAX_VALUE_NODES or depth > MAX_NESTING:
+        node_count += 1
+        if node_count > MAX_VALUE_NODES or depth > MAX_NESTING:
             raise TraceError("the trace is too large or nested too deeply")
         if isinstance(value, dict):
             if any(len(k) > MAX_NAME_CHARACTERS for k in value):
@@ -343,7 +343,7 @@ def _check_trace(trace: Trace, traced: Traced) -> None:
 
 
 def all_steps(steps: Any) -> Iterator[Operator | Launch | Data]:
-    """All steps, those of every alternative too."""
+    """Yields all steps, including those of every alternative."""
     for step in steps:
         if isinstance(step, Choice):
             for alternative in step.alternatives:
@@ -353,30 +353,31 @@ def all_steps(steps: Any) -> Iterator[Operator | Launch | Data]:
 
 
 def tensors_of_launch(launch: Launch) -> list[int]:
-    """Returns the numbers of the tensors that a launch is given, and of those whose addresses it is given."""
+    """Returns numbers of the tensors passed to a launch, directly or by address."""
     return [*tensors_in(launch.args), *tensors_in(launch.reaches)]
 
 
 def addressed_tensors(data: Data) -> list[int]:
-    """Returns the numbers of the tensors whose addresses a tensor of the host's own holds."""
+    """Returns numbers of the tensors whose addresses are stored in a tensor of the host code."""
     return [number for _, tensor, _ in data.addresses for number in tensors_in(tensor)]
 
 
 def output_leaves(value: Json) -> Iterator[Json]:
-    """The outputs of a call, flattened in order (of keys, in a dict): tensors, plain values, {"other": type}."""
+    """Yields the outputs of a call, flattened in order (in a dict, of keys): tensors, plain values,
+    {"other": type}."""
     if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in ("tuple", "dict"):
         inner = next(iter(value.values()))
-        for one in [inner[key] for key in sorted(inner)] if isinstance(inner, dict) else inner:
-            yield from output_leaves(one)
+        for item in [inner[key] for key in sorted(inner)] if isinstance(inner, dict) else inner:
+            yield from output_leaves(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from output_leaves(one)
+        for item in value:
+            yield from output_leaves(item)
     else:
         yield value
 
 
 def tensors_in(value: Json) -> Iterator[int]:
-    """The numbers of all tensors in a value, in order."""
+    """Yields the numbers of all tensors in a value, in order."""
     if isinstance(value, dict):
         if "t" in value and len(value) == 1 and isinstance(value["t"], int):
             yield value["t"]
@@ -389,5 +390,5 @@ def tensors_in(value: Json) -> Iterator[int]:
 
 
 def key_of(value: Value) -> str:
-    """A short content address: the first 24 hex digits of SHA-256 over the JSON."""
+    """Returns a short content hash: the first 24 hex digits of SHA-256 over the JSON."""
     return hashlib.sha256(value.model_dump_json().encode()).hexdigest()[:24]

@@ -10,7 +10,8 @@ from types import TracebackType
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.tracing.compile_errors import chain, compile_message, compile_where, located
 
-MAX_MESSAGE_CHARACTERS, MAX_TRACE_CHARACTERS = 600, 2000
+MAX_MESSAGE_CHARACTERS = 600
+MAX_TRACE_CHARACTERS = 2000
 
 FAULT_OF_EXCEPTION = {
     "CompilationError": Fault.COMPILE,

@@ -1,4 +1,5 @@
-"""The trusted side of tracing: starts a sandboxed process, keeps its deadline, and reads what it says as a value."""
+"""The trusted side of tracing: starts a sandboxed process, enforces its deadline, and parses its
+answer."""
 
 from __future__ import annotations
 
@@ -21,40 +22,44 @@ from kernelwright.tools.tracing.host_code.coverage import one_sided_choices
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
 MAX_MESSAGES = 5_000
 CALLS_AT_FIRST_SIZE = 12
-"""Calls of forward at the first size: host code that changes what it does after some calls is seen here."""
+"""Calls of forward at the first size, to observe host code that changes its behaviour after several
+calls."""
 
 
 class SizeRequest(Value):
-    """One size to trace at."""
+    """A size to trace at."""
 
     spec: InputSpec
     multiprocessors: int | None = None
-    """What the pretended GPU says it has; None for the target's own number.
+    """Multiprocessors of the pretended GPU; None for the target's own number.
 
-    Few of them make a persistent kernel loop.
+    With few of them a persistent kernel loops.
     """
     reuse: bool = False
-    """Whether the model of an earlier size is called, where its constructor's arguments are the same."""
+    """Calls the model of an earlier size if its constructor's arguments are equal."""
     surroundings: tuple[Change, ...] = ()
-    """What surrounds the calls otherwise than KernelBench has it."""
+    """Changes of surroundings compared to KernelBench's."""
     replayed: bool = True
-    """Whether the trace is replayed, so that what the host code chooses there is judged."""
+    """The trace is replayed, so that the host code's choices at the size are judged."""
     variants_seed: int | None = None
-    """Seed of the changes of surroundings in which this size is traced besides; None for no further trace."""
+    """Seed of the changed surroundings in which the size is traced additionally; None for no
+    further trace."""
 
 
 class TracedCandidate(Value):
-    """What one candidate asked for at every size, or why not."""
+    """Traces of a candidate at every size, or the failures."""
 
     traced: Traced = Traced()
     failures: tuple[Failure | None, ...] = ()
-    """One for each size. A failure of the whole (an import that raises, a process that died) is the failure of all."""
+    """A failure per size. A failure of the whole (an import that raises, a dead process) is
+    repeated for all."""
     changed: tuple[tuple[Change, ...], ...] = ()
-    """What surrounds the last so many traces, which are further ones of one size."""
+    """Changed surroundings of the last traces, which are further traces of a single size."""
     host_outcomes: tuple[int, ...] = ()
-    """What was noted of each choice of the host code."""
+    """Outcomes recorded for each choice of the host code."""
     host_choices: tuple[HostChoice, ...] = ()
-    """Choices with one outcome at every size; none where no size was traced in changed surroundings."""
+    """Choices with a single outcome at every size; empty if no size was traced in changed
+    surroundings."""
     notes: tuple[str, ...] = ()
     output: str = ""
     isolation: Isolation | None = None
@@ -72,15 +77,17 @@ def trace_candidate(
     decided: Callable[[TracedCandidate], bool] = lambda _: False,
     complete: Callable[[TracedCandidate], None] = lambda _: None,
 ) -> TracedCandidate:
-    """Runs the candidate's host code at every size in one sandboxed process. Never raises for what a candidate does.
+    """Runs the candidate's host code at every size in a sandboxed process. Never raises for
+    behaviour of the candidate.
 
-    seconds: for everything together. allow_import: packages whose kernels count as the candidate's own. decided: is
-    told the first size of several as soon as it is traced, and is at work while the others are; where it gives True,
-    the first size alone is given back. complete: is told all sizes while `decided` may still be at work. Raises
-    InfrastructureError where no process could be started, and what the two raise.
+    seconds: time limit in total. allow_import: packages whose kernels count as the candidate's own.
+    decided: called with the first of several sizes once traced, in parallel to the others; if it
+    returns True, the first size alone is returned. complete: called with all sizes, possibly while
+    `decided` is running. Raises InfrastructureError if no process can be started, and errors of the
+    two callbacks.
     """
     start = time.monotonic()
-    asked = [
+    size_messages = [
         {
             "spec": s.spec.model_dump(mode="json"),
             "multiprocessors": s.multiprocessors,
@@ -93,26 +100,28 @@ def trace_candidate(
         for i, s in enumerate(sizes)
     ]
     with zygote.start(
-        TRACER_ENTRY, {"source": source, "target": target, "sizes": asked}
+        TRACER_ENTRY, {"source": source, "target": target, "sizes": size_messages}
     ) as process:
         first = _FirstSize(process, decided, allow_import)
         answer, failure = _listen(process, seconds - (time.monotonic() - start), seconds, first)
-        found = (
+        candidate = (
             _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
         )
-        if any(s.variants_seed is not None for s in sizes) and any(found.traced.traces):
-            choices = one_sided_choices(source, found.host_outcomes, [s.spec.init for s in sizes])
-            found = found.with_(host_choices=choices)
-        complete(found)
-        found = first.alone() or found
-        told: TracedCandidate = found.with_(
+        if any(s.variants_seed is not None for s in sizes) and any(candidate.traced.traces):
+            choices = one_sided_choices(
+                source, candidate.host_outcomes, [s.spec.init for s in sizes]
+            )
+            candidate = candidate.with_(host_choices=choices)
+        complete(candidate)
+        candidate = first.alone() or candidate
+        complete_candidate: TracedCandidate = candidate.with_(
             output=process.output, isolation=process.isolation, seconds=time.monotonic() - start
         )
-    return told
+    return complete_candidate
 
 
 class _FirstSize:
-    """The first size of several, looked at in a thread of its own while the others are traced."""
+    """Runs `decided` on the first of several sizes, in a thread, while the others are traced."""
 
     def __init__(
         self,
@@ -120,40 +129,45 @@ class _FirstSize:
         decided: Callable[[TracedCandidate], bool],
         allow_import: Sequence[str],
     ) -> None:
-        self._process, self._decided, self._allow_import = process, decided, allow_import
+        self._process = process
+        self._decided = decided
+        self._allow_import = allow_import
         self._thread: threading.Thread | None = None
-        self._found = TracedCandidate()
+        self._candidate = TracedCandidate()
         self._is_enough = False
         self._error: BaseException | None = None
 
     def begin(self, answer: Any) -> None:
-        """answer: what the process says of it.
+        """Starts the thread. answer: the process's message about the first size.
 
-        Heard once; where it is no trace, the whole answer will not be one either.
+        Only the first message counts; if malformed, the whole answer will be malformed, too.
         """
-        found = _read(answer, 1) if isinstance(answer, dict) and self._thread is None else None
+        candidate = _read(answer, 1) if isinstance(answer, dict) and self._thread is None else None
         if (
-            isinstance(found, TracedCandidate)
-            and _foreign_kernel(found.traced, self._allow_import) is None
+            isinstance(candidate, TracedCandidate)
+            and _foreign_kernel(candidate.traced, self._allow_import) is None
         ):
-            self._found, self._thread = found, threading.Thread(target=self._decide, daemon=True)
+            self._candidate, self._thread = (
+                candidate,
+                threading.Thread(target=self._decide, daemon=True),
+            )
             self._thread.start()
 
     def _decide(self) -> None:
         try:
-            self._is_enough = self._decided(self._found)
+            self._is_enough = self._decided(self._candidate)
         except BaseException as error:
             self._error = error
         if self._is_enough or self._error is not None:
             self._process.stop()
 
     def alone(self) -> TracedCandidate | None:
-        """The first size where that is enough. Waits for `decided`, and raises what it raised."""
+        """Returns the first size if it suffices. Waits for `decided`, and raises its error."""
         if self._thread is not None:
             self._thread.join()
         if self._error is not None:
             raise self._error
-        return self._found if self._is_enough else None
+        return self._candidate if self._is_enough else None
 
 
 def _failed(failure: Failure, count: int) -> TracedCandidate:
@@ -161,17 +175,18 @@ def _failed(failure: Failure, count: int) -> TracedCandidate:
 
 
 def _checked(answer: dict[str, Any], count: int, allow_import: Sequence[str]) -> TracedCandidate:
-    """The answer as a value, with kernels that count as the candidate's own; else one failure for all sizes."""
-    found = _read(answer, count)
-    if isinstance(found, Failure):
-        return _failed(found, count)
-    if (foreign := _foreign_kernel(found.traced, allow_import)) is not None:
-        return _failed(foreign, count).with_(notes=found.notes)
-    return found
+    """Parses the answer and checks the origin of its kernels; otherwise a single failure for all
+    sizes."""
+    candidate = _read(answer, count)
+    if isinstance(candidate, Failure):
+        return _failed(candidate, count)
+    if (foreign := _foreign_kernel(candidate.traced, allow_import)) is not None:
+        return _failed(foreign, count).with_(notes=candidate.notes)
+    return candidate
 
 
 def _foreign_kernel(traced: Traced, allowed: Sequence[str]) -> Failure | None:
-    """A kernel whose text lies in a package that may not be imported for its kernels."""
+    """Returns the failure for a kernel from a package that is not allowed for its kernels."""
     for function in traced.functions.values():
         package = function.file.partition(".")[0]
         if package and package not in allowed:
@@ -185,10 +200,10 @@ def _foreign_kernel(traced: Traced, allowed: Sequence[str]) -> Failure | None:
 
 
 def _listen(
-    process: Process, left: float, seconds: float, first: _FirstSize
+    process: Process, seconds_left: float, seconds: float, first: _FirstSize
 ) -> tuple[dict[str, Any], Failure | None]:
-    """The last message, or the failure that came in its place. left: of `seconds`."""
-    doing, allowed = "starting", RemainingSeconds(process, left)
+    """Returns the last message, or the failure in its place. seconds_left: remainder of `seconds`."""
+    doing, allowed = "starting", RemainingSeconds(process, seconds_left)
     for _ in range(MAX_MESSAGES):
         try:
             message = allowed.receive()
@@ -226,7 +241,7 @@ def _failure_of_forgery(message: str) -> Failure:
 
 
 def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
-    """The answer as values; a Failure where it has not the form of one."""
+    """Parses the answer; returns a Failure if malformed."""
     try:
         failures = tuple(
             None if f is None else _cap_failure(Failure.model_validate(f))
@@ -251,7 +266,7 @@ def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
 
 
 def _with_variants(candidate: TracedCandidate) -> TracedCandidate:
-    """The candidate with its traces in changed surroundings after those of the sizes."""
+    """Appends traces in changed surroundings to those of the sizes."""
     traced = candidate.traced
     traces = (*traced.traces, *(variant.trace for variant in traced.variants))
     joined: TracedCandidate = candidate.with_(
@@ -263,15 +278,15 @@ def _with_variants(candidate: TracedCandidate) -> TracedCandidate:
 
 
 def _cap_failure(failure: Failure) -> Failure:
-    """What a candidate's process says of itself is data: a fault of its own choosing, but capped text, and no claim
-    to be a mismatch.
-    """
-    where = failure.where
-    if where is not None:
-        where = where.with_(
-            text=clean_text(where.text, 300).replace("\n", " "), line=max(0, min(where.line, 10**6))
+    """Caps the text of a reported failure: a report is data, its fault freely chosen, and cannot
+    claim a mismatch."""
+    source_line = failure.where
+    if source_line is not None:
+        source_line = source_line.with_(
+            text=clean_text(source_line.text, 300).replace("\n", " "),
+            line=max(0, min(source_line.line, 10**6)),
         )
     return Failure(
         fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700).replace("\n", " "),
-        where=where, trace=clean_text(failure.trace, 2000),
+        where=source_line, trace=clean_text(failure.trace, 2000),
     )  # fmt: skip

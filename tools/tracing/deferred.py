@@ -1,9 +1,8 @@
-"""Kernels that are not compiled until somebody looks inside: launches of them are written on the tape.
+"""Defers compilation of kernels until their binary is inspected, and records launches on the tape.
 
-Runs in a candidate's process.
-
-`triton.compile` is replaced, and Triton's own `JITFunction.run` stays as it is: it binds arguments, specialises them,
-evaluates the grid and calls hooks just as it does on a GPU, in every version of Triton.
+Runs in a candidate's process. `triton.compile` is replaced; Triton's `JITFunction.run` is
+unchanged, so that it binds and specialises arguments, evaluates the grid and calls hooks as on a
+GPU, in every version of Triton.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from kernelwright.tools.tracing.pretended_gpu.offline_driver import (
 from kernelwright.tools.tracing.tape import Step, Tape, TooLong
 
 MAX_ALTERNATIVES = 256
-"""Configurations of one autotuned launch, after pruning: all are written down, and checked."""
+"""Maximum number of configurations of an autotuned launch, after pruning: all are recorded and
+checked."""
 
 
 class Deferred:
-    """Stands for Triton's CompiledKernel.
+    """Stand-in for Triton's CompiledKernel.
 
-    What it is asked beside being launched (registers, assembly) makes it compile, once.
+    Access to anything but launches (registers, assembly) compiles the kernel, once.
     """
 
     def __init__(
@@ -43,17 +43,15 @@ class Deferred:
         self.hash = id(self)
         self.function = self.module = 1
         self.packed_metadata = None
-        self._options, self._tape, self._texts, self._compile_now = (
-            options,
-            tape,
-            texts,
-            compile_now,
-        )
+        self._options = options
+        self._tape = tape
+        self._texts = texts
+        self._compile_now = compile_now
         self._compiled: Any = None
         self._key: str | None = None
 
     def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> None:
-        """No hook is called round a launch that only the tape sees."""
+        """Returns None: no hook is called for a launch recorded on the tape."""
 
     def run(
         self,
@@ -68,7 +66,7 @@ class Deferred:
         leave: Any,
         *args: Any,
     ) -> None:
-        """Launches as Triton's launcher is called, from 3.6 to 3.9."""
+        """Launches with the signature of Triton's launcher, from 3.6 to 3.9."""
         self._launch((x, y, z), args)
 
     def _launch(self, grid: tuple[Any, ...], args: tuple[Any, ...]) -> None:
@@ -77,11 +75,11 @@ class Deferred:
         check_arguments(tuple(names), args, self.src.fn.fn.__name__)
         if self._key is None:
             self._key = self._texts.kernel(self.src, self._options)
-        given = {
+        arguments = {
             n: v for n, v in zip(names, args, strict=True) if self.src.signature[n] != "constexpr"
         }
         if min(size) > 0:
-            self._tape.launched(self._key, size, given)
+            self._tape.launched(self._key, size, arguments)
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         def runner(*args: Any, stream: Any = None) -> None:
@@ -109,7 +107,8 @@ class Deferred:
 
 
 def install(tape: Tape, texts: Texts, target: Any) -> None:
-    """The target's stub driver, deferred compilation, and autotuning that writes every configuration down."""
+    """Installs the target's stub driver, deferred compilation, and autotuning that records every
+    configuration."""
     import triton.testing
     from triton.runtime import driver
 
@@ -122,7 +121,7 @@ def install(tape: Tape, texts: Texts, target: Any) -> None:
 
 
 def _run_unrecorded(tape: Tape, call: Callable[[], Any]) -> None:
-    """A benchmark of the candidate's own: it runs once, and is no part of the call."""
+    """Runs a benchmark by the candidate once, without recording it."""
     with tape.diverted():
         call()
 
@@ -140,7 +139,7 @@ def _defer_compilation(tape: Tape, texts: Texts, target: Any) -> None:
     def compile(src: Any, target: Any = None, options: Any = None, **more: Any) -> Any:
         if not hasattr(src, "fn"):
             return original(src, target=target, options=options, **more)
-        given = dict(options or {})
+        explicit_options = dict(options or {})
         with contextlib.suppress(
             Exception
         ):  # what the compiler will refuse, it refuses in its own words
@@ -148,10 +147,10 @@ def _defer_compilation(tape: Tape, texts: Texts, target: Any) -> None:
             src.fn.cache_key  # noqa: B018
         return Deferred(
             src,
-            differing(given, defaults),
+            differing(explicit_options, defaults),
             tape,
             texts,
-            lambda: original(src, target=gpu, options=given),
+            lambda: original(src, target=gpu, options=explicit_options),
         )
 
     for owner in (triton, triton.compiler, compiler):
@@ -167,9 +166,9 @@ def _write_configurations(tape: Tape) -> None:
 
 
 def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One autotuned launch: the steps of each configuration, side by side.
+    """Records an autotuned launch: the steps of each configuration, as alternatives.
 
-    As Triton does, tensors are reset before the first launch of a key only.
+    Like Triton, resets tensors only before the first launch of a key.
     """
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     key = _key(tuner, kwargs)
@@ -196,16 +195,16 @@ def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dic
             try:
                 if config.pre_hook is not None:
                     config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
-                made = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+                result = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
             except (
                 Exception
             ) as error:  # a configuration that this target or these arguments do not allow
                 trouble = error
                 continue
-        done.append((steps, str(config), (config, made)))
+        done.append((steps, str(config), (config, result)))
     if not done:
         raise trouble or RuntimeError("no configuration is left after pruning")
-    tuner.best_config, made = done[0][2]
+    tuner.best_config, result = done[0][2]
     tuner.cache[key] = tuner.best_config
     tuner.nargs = None
     if len(done) == 1:
@@ -214,21 +213,20 @@ def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dic
         tape.choice(
             tuner.base_fn.__name__, [steps for steps, _, _ in done], [label for _, label, _ in done]
         )
-    return made
+    return result
 
 
 def _key(tuner: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    given = {**tuner.nargs, **kwargs}
-    known = {k: v for k, v in given.items() if k in tuner.arg_names}
-    key = [known[k] for k in tuner.keys if k in known]
-    key += [str(v.dtype) for v in known.values() if hasattr(v, "dtype")]
+    arguments = {**tuner.nargs, **kwargs}
+    named_arguments = {k: v for k, v in arguments.items() if k in tuner.arg_names}
+    key = [named_arguments[k] for k in tuner.keys if k in named_arguments]
+    key += [str(v.dtype) for v in named_arguments.values() if hasattr(v, "dtype")]
     return tuple(map(str, key))
 
 
 def watch_libraries(tape: Tape) -> None:
-    """From now on the tape steps into operators that the candidate registers: `custom_op`, `triton_op`,
-    `Library.impl`.
-    """
+    """Makes the tape record inside operators that the candidate registers: `custom_op`,
+    `triton_op`, `Library.impl`."""
     import torch
 
     for name in ("custom_op", "triton_op"):
@@ -242,7 +240,7 @@ def watch_libraries(tape: Tape) -> None:
             and isinstance(op_name, str)
             and dispatch_key not in ("Meta", "Autograd", "AutogradCUDA")
         ):
-            tape.own_operators.setdefault(
+            tape.candidate_operators.setdefault(
                 op_name if "::" in op_name else f"{self.ns}::{op_name}", fn
             )
         return impl(self, op_name, fn, dispatch_key, **options)
@@ -253,9 +251,9 @@ def watch_libraries(tape: Tape) -> None:
 def _remember_operators(original: Any, tape: Tape) -> Any:
     def register(name: str, fn: Any = None, /, **options: Any) -> Any:
         def decorate(function: Any) -> Any:
-            made = original(name, function, **options)
-            tape.own_operators[name] = function
-            return made
+            operator = original(name, function, **options)
+            tape.candidate_operators[name] = function
+            return operator
 
         return decorate if fn is None else decorate(fn)
 
@@ -263,43 +261,42 @@ def _remember_operators(original: Any, tape: Tape) -> Any:
 
 
 class Graph:
-    """Stands for torch.cuda.CUDAGraph: what is asked for between capture and its end is kept, and asked for again
-    at every replay.
-    """
+    """Stand-in for torch.cuda.CUDAGraph: steps recorded during capture are recorded again at every
+    replay."""
 
     tape: Tape
-    """Set once, before the candidate's text is read."""
+    """Set once per process, before the candidate's source is read."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._steps: list[Step] = []
         self._held: Any = None
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
-        """Steps go to the graph's own list from here on."""
+        """Directs steps to the graph's own list."""
         self._held = self.tape.diverted()
         self._steps = self._held.__enter__()
 
     def capture_end(self) -> None:
-        """Steps go to the tape again."""
+        """Directs steps to the tape again."""
         if self._held is not None:
             self._held.__exit__(None, None, None)
             self._held = None
 
     def replay(self) -> None:
-        """Puts the captured steps on the tape once more."""
+        """Appends the captured steps to the tape."""
         self.tape.steps.extend(self._steps)
 
     def reset(self) -> None:
-        """Forgets what was captured."""
+        """Drops the captured steps."""
         self._steps = []
 
     def pool(self) -> tuple[int, int]:
-        """A handle of the kind that torch.cuda.graph_pool_handle gives."""
+        """Returns a handle like torch.cuda.graph_pool_handle's."""
         return (0, 0)
 
 
 class Capture(contextlib.AbstractContextManager[None]):
-    """Stands for the context manager torch.cuda.graph."""
+    """Stand-in for the context manager torch.cuda.graph."""
 
     def __init__(self, cuda_graph: Graph, *_: Any, **__: Any) -> None:
         self._graph = cuda_graph
@@ -312,7 +309,7 @@ class Capture(contextlib.AbstractContextManager[None]):
 
 
 def install_graphs(tape: Tape) -> None:
-    """Is called once in a process, before the candidate's text is read."""
+    """Replaces torch's graph classes, once per process, before the candidate's source is read."""
     import torch
 
     Graph.tape = tape

@@ -1,6 +1,8 @@
-"""Which earlier steps a call needs: a backward slice over what the tape holds.
+"""Finds the earlier steps that a call needs, by a backward slice over the tape.
 
-Runs in a candidate's process; on plain data.
+Runs in a candidate's process, on plain data. Example: the tape `a = zeros(4)`, `b = ones(4)`,
+`a.add_(1)`, `c = neg(b)`, with c required, gives `b = ones(4)`, `c = neg(b)`. With a required it
+gives `a = zeros(4)`, `a.add_(1)`: the in-place step touches a's storage.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ Parts = tuple[Step, set[int], set[int]]
 
 
 def read_and_written(step: Step) -> tuple[set[int], set[int]]:
-    """Numbers of the tensors that a step reads or writes, and of those that it makes."""
+    """Returns the numbers of the tensors that a step reads or writes, and of those that it makes."""
     if "kernel" in step:
         return set(tensors_in([*step["args"].values(), step.get("reaches", [])])), set()
     if "op" in step:
@@ -25,70 +27,71 @@ def read_and_written(step: Step) -> tuple[set[int], set[int]]:
         )
     if "data" in step:
         return set(tensors_in(step.get("addresses", []))), {step["t"]}
-    used, made = set[int](), set[int]()
+    used, outputs = set[int](), set[int]()
     for inner in step["alternatives"]:
-        for one in inner:
-            u, m = read_and_written(one)
-            used, made = used | u, made | m
-    return used, made
+        for inner_step in inner:
+            u, m = read_and_written(inner_step)
+            used, outputs = used | u, outputs | m
+    return used, outputs
 
 
 def used_from_outside(steps: Iterable[Step]) -> set[int]:
-    """Numbers that the steps use and do not make themselves."""
-    made: set[int] = set()
+    """Returns the numbers of tensors that the steps use but do not make."""
+    available: set[int] = set()
     used: set[int] = set()
     for step in steps:
         reads, makes = read_and_written(step)
-        used |= reads - made
-        made |= makes
+        used |= reads - available
+        available |= makes
     return used
 
 
 def needed_steps(
     history: list[Step],
-    wanted: set[int],
+    required: set[int],
     storages: list[int],
     *,
     mutates: Callable[[Step], bool],
     always: Callable[[Step], bool],
-    known: dict[int, Parts] | None = None,
+    cache: dict[int, Parts] | None = None,
 ) -> list[Step]:
-    """The steps of `history`, in order, that make or change the wanted tensors, and those that `always` keeps (random
-    ones advance the generator).
+    """Returns the steps of `history`, in order, that make or change the required tensors, and those
+    selected by `always`.
 
-    A step that changes memory in place, and every launch, is kept where it touches the storage of a tensor that is
-    needed. known: what earlier calls on the same history found of its steps, by identity.
+    Random steps are always needed, since they advance the generator. A step that changes memory in
+    place, and every launch, is needed if it touches the storage of a needed tensor. cache: results
+    of earlier calls on the same history, by identity.
     """
-    known = {} if known is None else known
-    needed, regions = set(wanted), {storages[n] for n in wanted}
-    kept: list[Step] = []
+    cache = {} if cache is None else cache
+    needed, regions = set(required), {storages[n] for n in required}
+    selected: list[Step] = []
     for step in reversed(history):
-        if (parts := known.get(id(step))) is None:
-            parts = known[id(step)] = (step, *read_and_written(step))
-        _, used, made = parts
+        if (parts := cache.get(id(step))) is None:
+            parts = cache[id(step)] = (step, *read_and_written(step))
+        _, used, outputs = parts
         touches = (
-            bool(made & needed)
+            bool(outputs & needed)
             or always(step)
             or (mutates(step) and any(storages[n] in regions for n in used))
         )
         if touches:
-            kept.append(step)
-            needed |= used | made
+            selected.append(step)
+            needed |= used | outputs
             regions |= {storages[n] for n in used}
-    return kept[::-1]
+    return selected[::-1]
 
 
 def renamed(value: Json, names: dict[int, int]) -> Json:
-    """A value (a step, a list of steps) with tensors called by other numbers."""
+    """Returns a value (a step, a list of steps) with other tensor numbers."""
     if isinstance(value, dict):
         if "kernel" in value and isinstance(
             value.get("args"), dict
         ):  # a kernel's parameter may be called `t`
-            others = {k: renamed(v, names) for k, v in value.items() if k != "args"}
-            return others | {"args": {k: renamed(v, names) for k, v in value["args"].items()}}
+            remaining = {k: renamed(v, names) for k, v in value.items() if k != "args"}
+            return remaining | {"args": {k: renamed(v, names) for k, v in value["args"].items()}}
         if "t" in value and isinstance(value["t"], int):
-            others = {k: renamed(v, names) for k, v in value.items() if k != "t"}
-            return {**others, "t": names.get(value["t"], value["t"])}
+            remaining = {k: renamed(v, names) for k, v in value.items() if k != "t"}
+            return {**remaining, "t": names.get(value["t"], value["t"])}
         return {k: renamed(v, names) for k, v in value.items()}
     if isinstance(value, list):
         return [renamed(v, names) for v in value]
@@ -96,8 +99,10 @@ def renamed(value: Json, names: dict[int, int]) -> Json:
 
 
 def canonical(steps: list[Step], outputs: Json, roots: Iterable[int]) -> Json:
-    """Steps and outputs with the tensors of the call numbered by their first appearance; those that were there
-    before keep their own (negative) number.
+    """Returns steps and outputs with tensors numbered by first appearance; an older tensor n
+    becomes -1 - n.
+
+    Two calls with equal canonical forms make the same steps.
     """
     names: dict[int, int] = {}
     for root in roots:
@@ -111,10 +116,10 @@ def canonical(steps: list[Step], outputs: Json, roots: Iterable[int]) -> Json:
 
 
 def _numbers(steps: list[Step]) -> Iterator[int]:
-    """Numbers anew, in order, what the steps make."""
+    """Yields numbers of the tensors made by the steps, in order."""
     for step in steps:
-        _, made = read_and_written(step)
-        yield from sorted(made)
+        _, outputs = read_and_written(step)
+        yield from sorted(outputs)
 
 
 def _without_lines(value: Json) -> Json:

@@ -38,9 +38,10 @@ class Tape(TorchDispatchMode):
     def __init__(self, path: str, texts: Texts) -> None:
         super().__init__()
         self.steps: list[Step] = []
-        self.own_operators: dict[str, Any] = {}
+        self.candidate_operators: dict[str, Any] = {}
         """Operators that the candidate registered, by qualified name: they are stepped into."""
-        self._path, self._texts = path, texts
+        self._path = path
+        self._texts = texts
         self._numbers: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
         self.storages: list[int] = []
@@ -235,8 +236,8 @@ class Tape(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         own = (
-            self.own_operators.get(func._schema.name)
-            if self.own_operators and hasattr(func, "_schema")
+            self.candidate_operators.get(func._schema.name)
+            if self.candidate_operators and hasattr(func, "_schema")
             else None
         )
         if own is not None:

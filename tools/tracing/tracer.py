@@ -79,7 +79,9 @@ class Tracer:
     """One candidate in one process."""
 
     def __init__(self, target: Target, path: Path, channel: Channel | None) -> None:
-        self._target, self._path, self._channel = target, path, channel
+        self._target = target
+        self._path = path
+        self._channel = channel
         self._texts = Texts(str(path))
         self._tape = Tape(str(path), self._texts)
         self._history: list[Step] = []
@@ -179,7 +181,8 @@ class Tracer:
                 state = recorded.state_tensors(model)
                 numbers = self._numbers(state)
                 before = list(self._history)
-                fault, self._launches_before = Fault.RUNTIME, self._tape.launches
+                fault = Fault.RUNTIME
+                self._launches_before = self._tape.launches
                 self._tell("running forward")
                 self._state = state
                 calls = self._calls_in_surroundings(model, size)
@@ -343,7 +346,7 @@ class Tracer:
             self._tape.storages,
             mutates=lambda s: id(s) not in self._called and recorded.mutates(s),
             always=lambda s: id(s) in random,
-            known=self._parts,
+            cache=self._parts,
         )
         names = self._aliases(state, numbers)
         told = {

@@ -66,8 +66,8 @@ def test_a_judge_on_a_cpu_keeps_no_more_bytes_than_its_bound_however_many_large_
         for number in range(12):
             judge.expected(problem(number), 7 << 16, Draw.OWN, 0)
             judge.expected(problem(number), 7 << 16, Draw.OWN, 1, perturbed=True)
-            assert judge.kept_bytes() <= 6 * LAYER_BYTES
-        assert judge.kept_bytes() > 2 * LAYER_BYTES, "the module that was used last is kept"
+            assert judge.cached_bytes() <= 6 * LAYER_BYTES
+        assert judge.cached_bytes() > 2 * LAYER_BYTES, "the module that was used last is kept"
 
 
 def test_the_bound_is_that_of_all_judges_together_and_the_last_module_stays_however_large(
@@ -93,7 +93,7 @@ class PretendedMemory:
         return self._bytes
 
     def free(self) -> int:
-        return self._bytes - self._judge.kept_bytes()
+        return self._bytes - self._judge.cached_bytes()
 
     def is_roomy(self) -> bool:
         return False
@@ -102,7 +102,7 @@ class PretendedMemory:
         return 0
 
     def reserved(self) -> int:
-        return self._judge.kept_bytes()
+        return self._judge.cached_bytes()
 
     def give_back_unused(self) -> None:
         self.given_back += 1
@@ -112,8 +112,8 @@ def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
     """A judge that believes to be on a GPU with room for so many layers, and computes on the CPU."""
     judge = Judge("cpu", zygote)
     judge.memory = PretendedMemory(judge, layers)
-    judge._kept = KeptProblems(judge.memory, 1)
-    judge.room = RoomOnGpu(judge.memory, judge._kept, judge.buffers, None, judge.unmap, None, 1)
+    judge._cache = KeptProblems(judge.memory, 1)
+    judge.room = RoomOnGpu(judge.memory, judge._cache, judge.buffers, None, judge.unmap, None, 1)
     monkeypatch.setattr(kept_problems, "KEPT_MEMORY_DIVISOR", 1)
     monkeypatch.setattr(kept_problems, "LARGE_DRAW_DIVISOR", 1)
     monkeypatch.setattr(room_on_gpu, "COPIES_OF_A_CALL", 1)
@@ -136,7 +136,7 @@ def asked(judge: Judge, number: int, seed: int = 7 << 16):
 
 
 def is_kept(judge: Judge, number: int) -> bool:
-    return any(key[1].startswith(f"large {number} ") for key in judge._kept._problems)
+    return any(key[1].startswith(f"large {number} ") for key in judge._cache._problems)
 
 
 def test_the_problems_used_longest_ago_are_let_go_of_before_one_finds_no_memory(
@@ -164,7 +164,7 @@ def test_room_is_made_once_for_candidates_of_one_problem_and_again_once_it_was_g
     with on_a_small_gpu(zygote, monkeypatch, layers=1.5) as judge:
         unmapped = []
         judge.room = RoomOnGpu(
-            judge.memory, judge._kept, judge.buffers, None, lambda: unmapped.append(1), None, 1
+            judge.memory, judge._cache, judge.buffers, None, lambda: unmapped.append(1), None, 1
         )
         asked(judge, 1)
         first = len(unmapped)

@@ -1,4 +1,5 @@
-"""Inputs in other memory layouts than the problem gives them: which are drawn, and what a candidate makes of them.
+"""Checks inputs in other memory layouts than the problem's: layouts drawn, and the candidate's
+answers.
 
-Layouts of outputs do not belong here (tools/comparing/).
+Layouts of outputs are checked in tools/comparing/.
 """

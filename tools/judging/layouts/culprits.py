@@ -46,8 +46,8 @@ def name_culprits(
     candidate, binaries = trace(variants)
     wrong: list[LayoutCheck] = []
     for variant in variants.layouts:
-        found = judge.check_layouts(candidate, variant, seed, rules, binaries)
-        wrong += [check for check in found if check.outcome is SizeOutcome.WRONG]
+        layout_checks = judge.check_layouts(candidate, variant, seed, rules, binaries)
+        wrong += [check for check in layout_checks if check.outcome is SizeOutcome.WRONG]
     if not wrong:
         return judged
     layouts = {name: layout for check in wrong for name, layout in check.layouts.items()}

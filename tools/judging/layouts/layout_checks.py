@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HINT = "use .contiguous() or .stride() in forward, or raise ValueError"
 RESOURCE_FAULTS = (Fault.RESOURCES, Fault.COMPILE)
 UNDECIDED_FAULTS = (Fault.TIMEOUT, Fault.MEMORY, Fault.UNTRACEABLE, Fault.UNCHECKED, Fault.UNJUDGED)
-"""Faults that do not say whether an answer would be wrong."""
+"""Faults that do not show whether an answer would be wrong."""
 MAX_MESSAGE_CHARACTERS = 200
 
 
@@ -46,12 +46,10 @@ class LayoutChecks:
         open_checks: Callable[[PreparedProblem, int], SizeChecks],
     ) -> None:  # fmt: skip
         """open_checks: opens the trace of this index. Raises Failed."""
-        self._judge, self._candidate, self._seed, self._open_checks = (
-            judge,
-            candidate,
-            seed,
-            open_checks,
-        )
+        self._judge = judge
+        self._candidate = candidate
+        self._seed = seed
+        self._open_checks = open_checks
 
     def check(self, size: AtSize, late: str = "") -> LayoutCheck:
         """Calls the candidate on a variant of a size.
@@ -60,16 +58,16 @@ class LayoutChecks:
         """
         prepared = self._judge.prepared(size.problem, self._seed)
         own = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
-        found = LayoutCheck(layouts=named_layouts(size, prepared, own.inputs))
+        layout_check = LayoutCheck(layouts=named_layouts(size, prepared, own.inputs))
         failure = self._candidate.failures[size.index]
         if failure is not None:
-            return _with_failure(found, failure)
+            return _with_failure(layout_check, failure)
         if late:
-            return found.with_(outcome=SizeOutcome.UNUSED, message=late)
+            return layout_check.with_(outcome=SizeOutcome.UNUSED, message=late)
         try:
-            return self._called(size, prepared, own, found)
+            return self._called(size, prepared, own, layout_check)
         except ProblemError as error:
-            return found.with_(
+            return layout_check.with_(
                 outcome=SizeOutcome.UNUSED, message=clean_text(error, MAX_MESSAGE_CHARACTERS)
             )
 
@@ -118,16 +116,22 @@ class LayoutChecks:
 
 
 def is_dense(size: AtSize) -> bool:
-    """Whether the strides of a variant are the usual ones, and its inputs only begin elsewhere."""
+    """Returns True if a variant's strides are the usual ones, and only the start of its inputs
+    differs."""
     return all(layout is None or layout.is_dense for layout in size.layouts)
 
 
 def shows_strides(size: AtSize, check: LayoutCheck) -> bool:
-    """Whether a right answer on a variant shows that a candidate goes by the stride of every dimension. Then a wrong
-    answer on another one costs the full reward: `x.reshape(-1)` copies most layouts and is a view of some.
+    """Returns True if a correct answer on a variant shows that a candidate uses the stride of every
+    dimension.
+
+    A wrong answer on another variant then costs the full reward: `x.reshape(-1)` copies most
+    layouts and is a view of some.
     """
-    given = [layout for layout in size.layouts if layout is not None]
-    return check.outcome is SizeOutcome.RIGHT and all(layout.follows_strides for layout in given)
+    changed_layouts = [layout for layout in size.layouts if layout is not None]
+    return check.outcome is SizeOutcome.RIGHT and all(
+        layout.follows_strides for layout in changed_layouts
+    )
 
 
 def failure_of_layouts(size: AtSize, check: LayoutCheck) -> Failure:

@@ -1,3 +1,5 @@
-"""What is searched for after a candidate was right on all ordinary draws: outcomes of its kernels' comparisons that
-none of them produced. How outcomes are noted belongs to tools/replaying/interpreter/comparisons.
+"""Searches, after all ordinary draws passed, for outcomes of the kernels' comparisons that no draw
+produced.
+
+Outcomes are recorded in tools/replaying/interpreter/comparisons.
 """

@@ -1,11 +1,13 @@
-"""Searches for the outcomes of a kernel's comparisons that no draw has produced, on a CPU at the base size.
+"""Searches for outcomes of a kernel's comparisons that no draw has produced, on a CPU at the base
+size.
 
     ordinary draws            `x > 1e7` is never true; nearest miss 3.9e6 beside 1e7
-    Put((1e7,))               1e7, 2e7, numbers one step beside it: it is true, and the answer is compared
+    Put((1e7,))               1e7, 2e7 and their neighbours: it is true, and the answer is compared
 
-Numbers that a comparison turns at are put among the inputs; then numbers at which an elementary function of an input
-turns it (its root, its logarithm, ...); then magnitudes are spread over what the reference can be given; then rows are
-scaled by the factor that is missing, and by what the last factor taught of how the operand follows it.
+In order: thresholds are placed among the inputs; then numbers at which an elementary function of an
+input reaches a threshold (its root, its logarithm, ...); then magnitudes are spread over the range
+that the reference tolerates; then rows are scaled by the missing factor, corrected by the effect of
+the last factor on the operand.
 """
 
 from __future__ import annotations
@@ -39,55 +41,61 @@ from kernelwright.tools.replaying.interpreter.comparisons.messages import (
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import ADDITIVE, LOGICAL
 
 MAX_DRAWS = 6
-"""Searched draws of one verdict on which the candidate runs."""
+"""Maximum number of searched draws per verdict on which the candidate runs."""
 MAX_NUMBERS = 16
-"""Numbers that one draw puts among the inputs."""
+"""Maximum number of values placed among the inputs of a draw."""
 MAX_NUMBERS_BY_BITS = 6
-"""Fewer, so that each of them comes often: a number beside it has other bits."""
+"""Maximum number of values by bit pattern: fewer, so that each is frequent, since neighbours differ
+in their bits."""
 NEAR_ONE = 256.0
-"""The largest of numbers near one; the least is its inverse."""
+"""Upper bound of numbers near one; the lower bound is its inverse."""
 MAX_TRIALS = 12
-"""Runs of the reference that find which numbers it can be given."""
+"""Maximum number of reference runs to find usable values."""
 SPREAD_LIMITS = (100, 50, 24)
-"""Powers of two over which magnitudes are spread, the first at which the reference is accurate."""
+"""Powers of two over which magnitudes are spread: the first at which the reference is accurate is
+used."""
 TRIED_FACTORS = (1.0, 0.5)
-"""Parts of a scale's logarithm, tried in turns until the reference is accurate."""
+"""Fractions of a scale's logarithm, tried in order until the reference is accurate."""
 SMALLEST_NORMAL = 2.0**-126
 FP32_EXPONENTS = 255
-"""Exponents of float32, that of infinities and NaN left out."""
+"""Number of float32 exponents without those of infinities and NaN."""
 MAX_LOGARITHM = 80.0
-"""Of scales, and of numbers that are exponentiated."""
+"""Maximum logarithm of scales, and of exponentiated numbers."""
 NEARER = 0.999
-"""A distance that is smaller by this factor has moved."""
+"""Ratio below which a distance counts as changed."""
 
 Expect = Callable[[Change], ExpectedOutputs | None]
 Tell = Callable[[], ToldOutcomes]
-"""The comparisons and the constant results so far; the nearest operands are those since it was called before."""
+"""Returns comparisons and constant results so far; nearest operands are those since the previous
+call."""
 
 
 class OutcomeSearch:
-    """The search of one verdict."""
+    """The search of a verdict."""
 
     def __init__(
         self, expect: Expect, check: Callable[[ExpectedOutputs, int], None], tell: Tell
     ) -> None:
-        """expect: a changed draw and what should come of it, None where the reference is not accurate on it. check: one
-        call of the candidate on it, compared; raises Failed.
-        """
-        self._expect, self._tell, self._check = expect, tell, check
-        self._told: dict[int, ToldComparison] = {}
+        """expect: returns a changed draw with expected outputs, None if the reference is not
+        accurate on it. check: runs and compares a call of the candidate; raises Failed."""
+        self._expect = expect
+        self._tell = tell
+        self._check = check
+        self._comparisons: dict[int, ToldComparison] = {}
         self._constant_results: list[ToldResult] = []
         self._misses: dict[int, list[tuple[float, float]]] = {}
-        """The nearest operands of each comparison: before the search, then in each searched draw."""
+        """Nearest operands of each comparison: before the search, then in each searched draw."""
         self._scales: dict[int, list[tuple[float, float]]] = {}
-        """For each comparison, logarithms of scales of all inputs and of the operand that they gave."""
+        """For each comparison, logarithms of the scale of all inputs and of the resulting operand.
+        """
         self._last: tuple[Change, ExpectedOutputs | None] | None = None
-        """The draw that was computed last: what is found usable is tried next."""
+        """The last computed draw: a usable change is tried next."""
         self._draws: list[SearchedDraw] = []
         self._seconds = 0.0
 
     def run(self) -> None:
-        """Searches for the missing outcomes of all comparisons at once. Raises Failed where the candidate is wrong."""
+        """Searches for missing outcomes of all comparisons at once. Raises Failed if the candidate
+        is wrong."""
         began = time.monotonic()
         try:
             self._listen(None)
@@ -101,23 +109,23 @@ class OutcomeSearch:
     def _listen(self, change: Change | None) -> None:
         outcomes = self._tell()
         self._constant_results = outcomes.constant_results
-        for told in outcomes.comparisons:
-            self._told[told.number] = told
-            if told.nearest is None:
+        for comparison in outcomes.comparisons:
+            self._comparisons[comparison.number] = comparison
+            if comparison.nearest is None:
                 continue
-            self._misses.setdefault(told.number, []).append(told.nearest)
-            if isinstance(change, Scaled) and not change.in_turns and told.nearest[0]:
-                point = math.log(change.scale), math.log(abs(told.nearest[0]))
-                self._scales.setdefault(told.number, []).append(point)
+            self._misses.setdefault(comparison.number, []).append(comparison.nearest)
+            if isinstance(change, Scaled) and not change.in_turns and comparison.nearest[0]:
+                point = math.log(change.scale), math.log(abs(comparison.nearest[0]))
+                self._scales.setdefault(comparison.number, []).append(point)
 
     def _missing(self) -> list[ToldComparison]:
-        """The one-sided comparisons, but for those with infinite operands alone."""
+        """Returns comparisons with a missing outcome, except those with infinite operands alone."""
         return [
-            told
-            for told in self._told.values()
-            if told.one_sided
-            and not told.of_arguments
-            and (told.number in self._misses or told.operator in LOGICAL)
+            comparison
+            for comparison in self._comparisons.values()
+            if comparison.one_sided
+            and not comparison.of_arguments
+            and (comparison.number in self._misses or comparison.operator in LOGICAL)
         ]
 
     def _expected(self, change: Change) -> ExpectedOutputs | None:
@@ -137,13 +145,12 @@ class OutcomeSearch:
         )
 
     def _changes(self) -> Iterator[Change]:
-        """Yields a draw of all numbers that are compared with, one of numbers whose functions are those, then further
-        ones as long as an outcome is missing.
-        """
+        """Yields a draw of all thresholds, then of numbers whose functions reach them, then further
+        ones while an outcome is missing."""
         constants = [
-            told.constant
-            for told in self._told.values()
-            if told.constant is not None and not told.of_arguments
+            comparison.constant
+            for comparison in self._comparisons.values()
+            if comparison.constant is not None and not comparison.of_arguments
         ]
         if usable := self._usable([*self._turning_numbers(), *constants]):
             yield Put(usable)
@@ -167,37 +174,50 @@ class OutcomeSearch:
         )
 
     def _turning_numbers(self) -> list[float]:
-        """The second operands of one-sided comparisons. A conjunction turns at those of other comparisons, or between
-        two of them.
+        """Returns second operands of one-sided comparisons.
+
+        For a conjunction, those of other comparisons and the midpoints between them.
         """
         missing = self._missing()
         numbers = [
-            n for told in missing for n in _turning_numbers(told, self._misses.get(told.number, []))
+            n
+            for comparison in missing
+            for n in _turning_numbers(comparison, self._misses.get(comparison.number, []))
         ]
-        if any(told.operator in LOGICAL for told in missing):
+        if any(comparison.operator in LOGICAL for comparison in missing):
             constants = sorted(
-                {told.constant for told in self._told.values() if told.constant is not None}
+                {
+                    comparison.constant
+                    for comparison in self._comparisons.values()
+                    if comparison.constant is not None
+                }
             )
             numbers += [(a + b) / 2 for a, b in itertools.pairwise(constants)] + constants
         return numbers
 
     def _numbers_of_functions(self) -> list[float]:
-        """The arguments at which elementary functions are what is compared with, those of missing outcomes first."""
-        constants = [told.constant for told in self._told.values() if told.constant]
+        """Returns arguments at which elementary functions reach thresholds, those of missing
+        outcomes first."""
+        constants = [
+            comparison.constant for comparison in self._comparisons.values() if comparison.constant
+        ]
         numbers = dict.fromkeys([*self._turning_numbers(), *constants])
         return [value for number in numbers for value in _arguments_of_functions(number)]
 
     def _numbers_by_bits(self) -> tuple[list[float], list[float]]:
-        """Returns numbers whose bits are whole numbers of the text that meet data on the way to a constant result:
-        those near one, then all others. Beside a large number of its row a wrong answer for a small one is not seen.
+        """Returns numbers whose bits are integers in the source combined with data before a
+        constant result: near one, and others.
+
+        They are drawn separately: beside a large number in its row, an error on a small one is
+        hidden.
         """
-        constants = [constant for told in self._constant_results for constant in told.constants]
+        constants = [constant for result in self._constant_results for constant in result.constants]
         numbers = dict.fromkeys(
             number for constant in constants for number in numbers_with_bits(int(constant))
         )
         near = [number for number in numbers if 1 / NEAR_ONE <= abs(number) <= NEAR_ONE]
-        others = [number for number in numbers if number not in near]
-        return near[:MAX_NUMBERS_BY_BITS], others[:MAX_NUMBERS_BY_BITS]
+        remaining = [number for number in numbers if number not in near]
+        return near[:MAX_NUMBERS_BY_BITS], remaining[:MAX_NUMBERS_BY_BITS]
 
     def _spread(self) -> Spread | None:
         return next(
@@ -206,13 +226,14 @@ class OutcomeSearch:
         )
 
     def _scaled(self, in_turns: bool) -> Scaled | None:
-        """The scale that should bring the operands of the first comparison together that inputs move at all."""
-        for told in self._missing():
-            misses = self._misses.get(told.number, [])
+        """Returns the scale that should equalise the operands of the first comparison that depends
+        on the inputs; or None."""
+        for comparison in self._missing():
+            misses = self._misses.get(comparison.number, [])
             if not misses or misses[-1] in misses[-3:-1]:
                 continue  # other inputs give the same operands: no scale moves them
             logarithm = _missing_scale(
-                misses, () if in_turns else self._scales.get(told.number, ())
+                misses, () if in_turns else self._scales.get(comparison.number, ())
             )
             if logarithm is None:
                 continue
@@ -225,40 +246,46 @@ class OutcomeSearch:
     # ------------------------------------------------------------------ the result
     @property
     def outcomes(self) -> ToldOutcomes:
-        """What was told last."""
-        return ToldOutcomes(list(self._told.values()), self._constant_results)
+        """The last reported outcomes."""
+        return ToldOutcomes(list(self._comparisons.values()), self._constant_results)
 
-    def coverage(self, told: ToldOutcomes) -> Coverage:
-        """Returns what was exercised. told: at the end of the verdict, all sizes counted."""
+    def coverage(self, final: ToldOutcomes) -> Coverage:
+        """Returns the exercised comparisons. final: outcomes at the end of the verdict, over all
+        sizes."""
         listed = sorted(
-            map(self._coverage_of, told.comparisons),
+            map(self._coverage_of, final.comparisons),
             key=lambda c: (c.outcomes is OutcomeCoverage.BOTH, c.line),
         )
         return Coverage(
             comparisons=tuple(listed[:MAX_COMPARISONS]), comparison_count=len(listed),
-            constant_results=tuple(map(_constant_result, told.constant_results)),
+            constant_results=tuple(map(_constant_result, final.constant_results)),
             searched=tuple(self._draws), search_seconds=self._seconds,
         )  # fmt: skip
 
-    def _coverage_of(self, told: ToldComparison) -> ComparisonCoverage:
-        misses = self._misses.get(told.number, [])
+    def _coverage_of(self, comparison: ToldComparison) -> ComparisonCoverage:
+        misses = self._misses.get(comparison.number, [])
         nearest = _nearest(misses) if misses else None
         return ComparisonCoverage(
-            line=told.line, text=told.text, operator=told.operator, true=told.true, false=told.false,
-            evaluations=told.evaluations, outcomes=self._outcomes(told, misses),
-            nearest=nearest if told.one_sided else None,
-        )  # fmt: skip
+            line=comparison.line,
+            text=comparison.text,
+            operator=comparison.operator,
+            true=comparison.true,
+            false=comparison.false,
+            evaluations=comparison.evaluations,
+            outcomes=self._outcomes(comparison, misses),
+            nearest=nearest if comparison.one_sided else None,
+        )
 
     def _outcomes(
-        self, told: ToldComparison, misses: Sequence[tuple[float, float]]
+        self, comparison: ToldComparison, misses: Sequence[tuple[float, float]]
     ) -> OutcomeCoverage:
-        if not told.one_sided:
+        if not comparison.one_sided:
             return OutcomeCoverage.BOTH
-        if told.operator in ADDITIVE or told.of_arguments:
+        if comparison.operator in ADDITIVE or comparison.of_arguments:
             return OutcomeCoverage.UNCOVERED
-        if told.number not in self._told:
+        if comparison.number not in self._comparisons:
             return OutcomeCoverage.NOT_SEARCHED
-        if told.operator in LOGICAL:
+        if comparison.operator in LOGICAL:
             return OutcomeCoverage.UNDECIDED
         if not misses or _distance(misses[0]) == 0.0:
             return (
@@ -269,9 +296,9 @@ class OutcomeSearch:
         return OutcomeCoverage.UNCOVERED if moved else OutcomeCoverage.BOUNDED
 
 
-def _constant_result(told: ToldResult) -> ConstantResult:
+def _constant_result(result: ToldResult) -> ConstantResult:
     return ConstantResult(
-        line=told.line, text=told.text, operation=told.operation, value=told.value
+        line=result.line, text=result.text, operation=result.operation, value=result.value
     )
 
 
@@ -284,14 +311,22 @@ def _distance(operands: tuple[float, float]) -> float:
 
 
 def numbers_with_bits(bits: int) -> Iterator[float]:
-    """Yields floats of which a whole number is the mantissa, all bits, or the exponent, and the whole number."""
+    """Yields the floats with an integer as mantissa, as all bits, or as exponent, and the integer
+    itself.
+
+    Example: numbers_with_bits(0x3DCCCCCD) yields 1.6 (mantissa 0x4CCCCD), 0.1 (all bits) and
+    1036831949.0.
+    """
     import struct
 
-    for whole, floating, one, mantissa in (("<I", "<f", 0x3F800000, 23), ("<H", "<e", 0x3C00, 10)):
+    for whole, floating, one_bits, mantissa in (
+        ("<I", "<f", 0x3F800000, 23),
+        ("<H", "<e", 0x3C00, 10),
+    ):
         width = 8 * struct.calcsize(whole)
         if -(1 << (width - 1)) <= bits < 1 << width:
             pattern = bits % (1 << width)
-            for number in (one | pattern % (1 << mantissa), pattern):
+            for number in (one_bits | pattern % (1 << mantissa), pattern):
                 value = struct.unpack(floating, struct.pack(whole, number))[0]
                 if (
                     abs(value) >= SMALLEST_NORMAL
@@ -303,23 +338,24 @@ def numbers_with_bits(bits: int) -> Iterator[float]:
 
 
 def _turning_numbers(
-    told: ToldComparison, misses: Sequence[tuple[float, float]]
+    comparison: ToldComparison, misses: Sequence[tuple[float, float]]
 ) -> Iterator[float]:
-    """Yields the second operand, and what its bits are as a float where the kernel compares bits."""
+    """Yields the second operand, and the float with its bits if the kernel compares bits."""
     import struct
 
     for other in (
-        [told.constant] if told.constant is not None else [other for _, other in misses[:1]]
+        [comparison.constant]
+        if comparison.constant is not None
+        else [other for _, other in misses[:1]]
     ):
         yield other
-        if told.dtype in ("int32", "uint32") and abs(other) < 1 << 31 and other == int(other):
+        if comparison.dtype in ("int32", "uint32") and abs(other) < 1 << 31 and other == int(other):
             yield struct.unpack("<f", struct.pack("<i", int(other)))[0]
 
 
 def _arguments_of_functions(number: float) -> Iterator[float]:
-    """Yields the numbers at which elementary functions have this value: square, root, logarithms, exponentials,
-    reciprocal.
-    """
+    """Yields arguments at which elementary functions have this value: square, root, logarithms,
+    exponentials, reciprocal."""
     size = abs(number)
     yield math.sqrt(size)
     if abs(number) < MAX_LOGARITHM:
@@ -336,10 +372,13 @@ def _arguments_of_functions(number: float) -> Iterator[float]:
 def _missing_scale(
     misses: Sequence[tuple[float, float]], scales: Sequence[tuple[float, float]]
 ) -> float | None:
-    """Returns the logarithm of the scale of all inputs that should bring the operands together; None where one of them
-    is zero, or they have met.
+    """Returns the logarithm of the input scale that should equalise the operands; None if one is
+    zero, or if they are equal.
 
-    scales: logarithms of earlier scales and of the operand: the line through the last two says how it follows.
+    scales: logarithms of earlier scales and of the operand; the line through the last two predicts
+    the operand. Example: the nearest operands 2 and 200 and no earlier scales give log(100). If
+    scale 100 gave only 20, that is a slope of 0.5 (the operand grows with the root), and the next
+    scale is 10,000.
     """
     data, other = map(abs, _nearest(misses))
     if not data or not other or data == other:

@@ -1,4 +1,4 @@
-"""The outcomes of comparisons, as the process that replays a candidate tells them."""
+"""Requests outcomes of comparisons from the replaying process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def told_outcomes(replayer: Replayer, seconds_left: Callable[[], float]) -> ToldOutcomes:
-    """Returns the comparisons of the candidate, with their outcomes of the whole verdict and how near operands came
-    since this was called before, and the results that never varied. Raises Failed.
+    """Returns the candidate's comparisons with all outcomes, nearest operands since the previous
+    call, and constant results.
+
+    Raises Failed.
     """
     answer = replayer.ask({"do": "comparisons", "forget": "misses"}, seconds=seconds_left())
     try:
@@ -28,5 +30,5 @@ def told_outcomes(replayer: Replayer, seconds_left: Callable[[], float]) -> Told
 
 
 def forget_outcomes(replayer: Replayer, seconds_left: Callable[[], float]) -> None:
-    """Has the outcomes of earlier verdicts forgotten. Raises Failed."""
+    """Resets outcomes of earlier verdicts. Raises Failed."""
     replayer.ask({"do": "comparisons", "forget": "outcomes"}, seconds=seconds_left())

@@ -1,3 +1,2 @@
-"""Whether a candidate's answers depend on what surrounds its calls. Which surroundings are drawn belongs to
-tools/tracing/surroundings.
-"""
+"""Checks a candidate's answers in changed surroundings of its calls, as drawn by
+tools/tracing/surroundings."""

@@ -1,8 +1,9 @@
-"""Whether a candidate is right in other surroundings: while gradients are recorded, with weights that were loaded by a
+"""Checks a candidate in changed surroundings: while gradients are recorded, with weights from a
 checkpoint, at another time.
 
-The tracer traces one size in many surroundings, and sends the traces that ask for other things than the usual one.
-Each is replayed on the problem's own inputs. A candidate may refuse surroundings by an exception of its own.
+The tracer traces a size in many surroundings, and sends the traces that differ from the usual one.
+Each is replayed on the problem's own inputs. A candidate may refuse surroundings by raising an
+exception.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from kernelwright.tools.tracing.client import TracedCandidate
 
 WRONG_ANSWERS = (*NUMERIC_FAULTS, Fault.OUT_OF_BOUNDS, Fault.NONDETERMINISM)
-"""Other faults are refusals: a tensor of the default dtype is none of the reference's, and is seen to be none."""
+"""Faults that count as wrong. Others are refusals: a tensor of the default dtype visibly differs
+from the reference's."""
 
 
 def with_surroundings(selection: Selection) -> Selection:
@@ -48,38 +50,39 @@ def traced_in_surroundings(selection: Selection, candidate: TracedCandidate) -> 
 
 
 class SurroundingsChecks:
-    """Calls a candidate as its host code asks for in changed surroundings."""
+    """Calls a candidate in changed surroundings."""
 
     def __init__(
         self, judge: Judge, candidate: TracedCandidate, seed: int,
         open_checks: Callable[[PreparedProblem, int], SizeChecks],
     ) -> None:  # fmt: skip
         """open_checks: opens the trace of this index. Raises Failed."""
-        self._judge, self._candidate, self._seed, self._open_checks = (
-            judge,
-            candidate,
-            seed,
-            open_checks,
-        )
+        self._judge = judge
+        self._candidate = candidate
+        self._seed = seed
+        self._open_checks = open_checks
 
     def check(self, size: AtSize, late: str = "") -> tuple[Failure | None, str]:
-        """Returns the failure in these surroundings, and a remark where an answer counts for nothing.
+        """Returns the failure in these surroundings, and a remark on an answer without effect.
 
         late: why a kernel of this trace cannot be run; empty if all can.
         """
-        told = " and ".join(size.changes)
+        surroundings = " and ".join(size.changes)
         if late:
-            return None, f"not checked where {told}: {late}"
+            return None, f"not checked where {surroundings}: {late}"
         prepared = self._judge.prepared(size.problem, self._seed)
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)
         if Change.OTHER_MODE in size.changes and _depends_on_mode(prepared, expected):
             return None, ""
         if Change.DEFAULT_TYPE in size.changes and self._has_other_dtypes(size.index, expected):
-            return None, f"refused where {told}: outputs have another dtype, which a caller sees"
+            return (
+                None,
+                f"refused where {surroundings}: outputs have another dtype, which a caller sees",
+            )
         try:
             checks = self._open_checks(prepared, size.index)
             if OF_WEIGHTS & set(size.changes) and self._unnamed_weights(size.index, prepared):
-                return None, f"not checked where {told}: its weights have other names"
+                return None, f"not checked where {surroundings}: its weights have other names"
             if (
                 checks.calls.has_weights
             ):  # a constructor draws the same initial weights as the reference's
@@ -92,10 +95,10 @@ class SurroundingsChecks:
                     expected,
                     POISON_BYTES[number % 2],
                     self._seed & 0x7FFFFFFF,
-                    name=f"own, where {told}",
+                    name=f"own, where {surroundings}",
                 )
         except Failed as failed:
-            message = clean_text(f"where {told}: {failed.failure.message}", 700)
+            message = clean_text(f"where {surroundings}: {failed.failure.message}", 700)
             if Change.STRIDED in size.changes:
                 return None, f"wrong {message}"
             if failed.failure.fault not in WRONG_ANSWERS:
@@ -106,8 +109,9 @@ class SurroundingsChecks:
         return None, ""
 
     def _unnamed_weights(self, index: int, prepared: PreparedProblem) -> bool:
-        """Whether some parameters of a loaded checkpoint cannot be told by name: others are told by the
-        values that a constructor drew, which a checkpoint replaces.
+        """Returns True if parameters of a loaded checkpoint lack a known name.
+
+        Such parameters are identified by the constructor's values, which a checkpoint replaces.
         """
         trace = self._candidate.traced.traces[index]
         if trace is None:
@@ -115,9 +119,10 @@ class SurroundingsChecks:
         return bool(set(trace.parameters) - set(map_by_name(prepared, trace)))
 
     def _has_other_dtypes(self, index: int, expected: ExpectedOutputs) -> bool:
-        """Whether a trace's outputs are tensors of other dtypes than the reference's.
+        """Returns True if a trace's outputs have other dtypes than the reference's.
 
-        `torch.empty(rows)` has the default dtype: where that is float64, no answer is written into float32.
+        `torch.empty(rows)` has the default dtype: if this is float64, no answer is written into
+        float32.
         """
         import torch
 
@@ -132,7 +137,7 @@ class SurroundingsChecks:
 
 
 def _depends_on_mode(prepared: PreparedProblem, expected: ExpectedOutputs) -> bool:
-    """Whether the reference answers otherwise in the other mode of train and eval."""
+    """Returns True if the reference's answer differs in the other mode of train and eval."""
     import torch
 
     model = expected.weights

@@ -1,13 +1,15 @@
-"""Which tensor of a candidate holds which weight of the reference: by name and shape, by order, or by values.
+"""Maps the tensors of a candidate to the weights of the reference: by name and shape, by order, or
+by value.
 
-A candidate calls its weights what it likes, joins, transposes or casts them. Where names do not tell, the reference's
-values do: both sides draw from one seed, so each weight of the reference must lie, bit for bit, in some tensor that the
-candidate's set-up made. That tensor, or the part of it, is added to the trace as one more state tensor, and the judge
-loads other values into it as into any other.
+A candidate may name, concatenate, transpose or cast its weights freely. If names do not match, the
+reference's values do: both sides draw from the same seed, so each weight of the reference must
+occur, bit for bit, in a tensor made by the candidate's set-up. That tensor, or part of it, is added
+to the trace as a state tensor, into which the judge loads other values.
 
-Example: the reference holds `q.weight` and `k.weight`, the candidate `self.qk = torch.cat([q.weight, k.weight])`. The
-set-up draws tensors 3 and 5 and joins them; 3 and 5 become the state tensors `q.weight` and `k.weight`, and joining
-them is repeated with the values that the judge loads.
+Example: the reference holds `q.weight` and `k.weight`, the candidate `self.qk =
+torch.cat([q.weight, k.weight])`. The set-up draws tensors 3 and 5 and concatenates them; 3 and 5
+become the state tensors `q.weight` and `k.weight`, and the concatenation is repeated with the
+values that the judge loads.
 """
 
 from __future__ import annotations
@@ -86,17 +88,18 @@ def _name_of(trace: Trace, reference_name: str, position: Position) -> str:
     another one.
     """
     if position.whole:
-        own = next(
+        candidate_name = next(
             (name for name, number in trace.state.items() if number == position.tensor), None
         )
-        if own is not None:
-            return own
+        if candidate_name is not None:
+            return candidate_name
     return f"{reference_name} (by value)" if reference_name in trace.state else reference_name
 
 
 def _with_state(trace: Trace, name: str, position: Position, weight: Any) -> Trace:
     """Returns the trace with the tensor, or the part of it, as a state tensor."""
-    number, setup = position.tensor, trace.setup
+    number = position.tensor
+    setup = trace.setup
     if not position.whole:
         number = 3 + _largest_number(trace)
         setup = (*_with_view(trace.setup, position, number, list(weight.shape)),)
@@ -137,14 +140,14 @@ def _with_view(
             memory.storage(n) == storage for s in inner for n in (*written_by(s), *numbers_of(s)[1])
         )
 
-    last = max(place for place, step in enumerate(setup) if writes(step))
-    flat, rest = number - 2, number - 1
+    last = max(index for index, step in enumerate(setup) if writes(step))
+    flat, tail = number - 2, number - 1
     views = [
         Operator(op="aten.view.default", args=({"t": position.tensor}, [-1]), out={"t": flat}),
-        Operator(op="aten.slice.Tensor", args=({"t": flat}, 0, position.offset), out={"t": rest}),
+        Operator(op="aten.slice.Tensor", args=({"t": flat}, 0, position.offset), out={"t": tail}),
         Operator(
             op="aten.as_strided.default",
-            args=({"t": rest}, shape, list(position.stride)),
+            args=({"t": tail}, shape, list(position.stride)),
             out={"t": number},
         ),
     ]

@@ -44,13 +44,13 @@ def _needed(
     trace: Trace, memory: SharedMemory, computed: dict[int, str], loaded: Collection[int]
 ) -> str:
     """Returns what is noted of the first tensor that a call needs."""
-    wanted = {
+    numbers = {
         n
         for step in (*all_steps(trace.first), *all_steps(trace.later or ()))
         for n in numbers_of(step)[0]
     }
-    wanted |= {*tensors_in(trace.first_outputs), *tensors_in(trace.later_outputs)}
-    return memory.first_entry(computed, sorted(wanted - set(loaded)))
+    numbers |= {*tensors_in(trace.first_outputs), *tensors_in(trace.later_outputs)}
+    return memory.first_entry(computed, sorted(numbers - set(loaded)))
 
 
 def _works(step: Operator | Launch | Data, computes: Computes) -> bool:

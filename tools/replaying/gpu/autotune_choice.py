@@ -100,7 +100,7 @@ def _timed(
                 return None
             raise
         sums: dict[int, float] = dict.fromkeys(choices, 0.0)
-        for step, ms in steps.told():
+        for step, ms in steps.step_times():
             sums[owner[id(step)]] += ms
         for number, total in sums.items():
             totals[number].append(total)

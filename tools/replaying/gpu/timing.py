@@ -213,7 +213,7 @@ class TimedTrace:
             times = StepTimes(_has_work)
             call.persistent.restore()
             self._timed_steps(call.inputs, self._choices, times)
-            timed_calls.append(times.told())
+            timed_calls.append(times.step_times())
         rows = []
         for same in zip(*timed_calls[uncounted:], strict=True):
             rows.append(self._row(same[0][0], statistics.median(ms for _, ms in same)))

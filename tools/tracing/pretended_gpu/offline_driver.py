@@ -161,7 +161,8 @@ class OfflineDriver:
     def __init__(
         self, target: Target, during_benchmark: Callable[[Callable[[], Any]], None]
     ) -> None:
-        self._target, self._during = target, during_benchmark
+        self._target = target
+        self._during = during_benchmark
         self.utils = OfflineUtils(target)
 
     def get_current_target(self) -> Any:

@@ -46,7 +46,8 @@ def install_clock() -> None:
         setattr(time, f"{name}_ns", _ahead(getattr(time, f"{name}_ns"), 10**9))
     for name in ("localtime", "gmtime", "ctime"):
         setattr(time, name, _of_now(getattr(time, name)))
-    strftime, localtime = time.strftime, time.localtime
+    strftime = time.strftime
+    localtime = time.localtime
     time.strftime = lambda text, moment=None: strftime(text, moment or localtime())
     setattr(datetime, "datetime", _Datetime)  # noqa: B010
     setattr(datetime, "date", _Date)  # noqa: B010
@@ -140,7 +141,9 @@ def _deterministic(_: random.Random) -> Iterator[None]:
     before = settings.fill_uninitialized_memory, cudnn.benchmark, cudnn.deterministic
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Filled memory would hide that a kernel reads what nothing wrote.
-    settings.fill_uninitialized_memory, cudnn.benchmark, cudnn.deterministic = False, True, True
+    settings.fill_uninitialized_memory = False
+    cudnn.benchmark = True
+    cudnn.deterministic = True
     try:
         yield
     finally:
