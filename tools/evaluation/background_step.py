@@ -1,4 +1,4 @@
-"""A step of a verdict that may run in a thread beside the steps after it."""
+"""Runs a step of a verdict in a thread beside later steps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ Progress = Callable[[str], None]
 
 
 class StepStopped(Exception):
-    """Ends a step whose result nobody waits for any more."""
+    """Raised in a step whose result is no longer needed."""
 
 
 class BackgroundStep(Generic[T]):
-    """A function that runs in a thread once it is started. A context manager that stops it on exit.
+    """Runs a function in a thread once started. A context manager that stops it on exit.
 
-    In the thread the function gets a progress callback that reports nothing; once the step is stopped, the next call of
-    it raises StepStopped. The exit does not wait for that: what the thread holds is given back when it notices.
+    In the thread, the function gets a progress callback without output; once the step is stopped,
+    the callback raises StepStopped. The exit does not wait for this: the thread releases its
+    resources then.
     """
 
     def __init__(self, step: Callable[[Progress], T]) -> None:
@@ -29,15 +30,14 @@ class BackgroundStep(Generic[T]):
         self._future: Future[T] | None = None
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Starts the function in a thread."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="step")
         self._future = pool.submit(self._step, self._raise_if_stopped)
         pool.shutdown(wait=False)
 
     def result(self, progress: Progress) -> T:
-        """Returns the result of the function, which is waited for, or called here if it was never started. Raises what
-        the function raises.
-        """
+        """Returns the function's result: waits for the thread, or calls the function here if not
+        started. Raises its errors."""
         return self._step(progress) if self._future is None else self._future.result()
 
     def _raise_if_stopped(self, _: str) -> None:

@@ -1,6 +1,7 @@
-"""Sizes in which one extent is zero, where the reference accepts it: an empty batch, rows of no columns.
+"""Selects sizes with an extent of zero that the reference accepts: an empty batch, rows without
+columns.
 
-Host code often answers an empty tensor by a line of its own, which no other size reaches.
+Host code often handles an empty tensor by a separate statement, which no other size reaches.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from kernelwright.tools.sizing.selection import Selection
 
 MAX_EMPTY_SIZES = 3
 DRY_RUN_CALLS = 1_000
-"""aten calls of the dry run of one empty size."""
+"""Maximum number of aten calls in the dry run of an empty size."""
 
 
 def with_empty_extents(selection: Selection, problem: Problem) -> Selection:
-    """Adds sizes in which one extent of the cheapest size is zero; they are traced after all others.
+    """Adds sizes with an extent of zero in the cheapest size; they are traced last.
 
     problem: at its own sizes.
     """
@@ -45,7 +46,7 @@ def with_empty_extents(selection: Selection, problem: Problem) -> Selection:
 
 
 def _empty_sizes(problem: Problem, sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yields the sizes with one extent zero that the reference runs with and that make an input empty."""
+    """Yields sizes with an extent of zero at which the reference runs and an input is empty."""
     for name in sizes:
         empty = {**sizes, name: 0}
         if _accepts(problem.source, tuple(empty.items())):

@@ -1,4 +1,5 @@
-"""A candidate under the interpreter: without a GPU the whole of its verdict, and beside a GPU what needs none."""
+"""Judges a candidate under the interpreter: the whole verdict without a GPU, the device-independent
+part beside a GPU."""
 
 from __future__ import annotations
 
@@ -31,18 +32,18 @@ from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.tracing.client import TracedCandidate
 
 SIZES_BESIDE_GPU = 2
-"""Other sizes at which a candidate is interpreted that was right at more of them on a GPU."""
+"""Number of other sizes at which a candidate that passed on a GPU is interpreted."""
 SECONDS_BESIDE_GPU = 30.0
 """Maximum seconds for the interpreted replays of a candidate that was right on a GPU."""
 
 
 @dataclass(frozen=True)
 class ContractSizes:
-    """The sizes at which a candidate is checked on a CPU, and those that its own guard keeps out."""
+    """The sizes at which a candidate is checked on a CPU, and those excluded by its own guard."""
 
     selection: Selection
     candidate: TracedCandidate
-    """With its traces at the sizes of `selection`."""
+    """The candidate with its traces at the sizes of `selection`."""
     outside: tuple[Tried, ...] = ()
     """Drawn sizes that lie outside of its contract."""
     fixed: dict[str, int] = field(default_factory=dict)
@@ -58,7 +59,7 @@ def with_variants_of_sizes(selection: Selection, problem: Problem, seed: int) ->
 def select_sizes_beside_gpu(
     problem: Problem, source: str, options: Options, seed: int
 ) -> Selection:
-    """Returns the few small sizes at which a candidate of a GPU is interpreted as well."""
+    """Returns the few small sizes at which a candidate of a GPU is interpreted."""
     with single_threaded():
         chosen = select_sizes(problem, source, "cpu", seed, min(options.sizes, SIZES_BESIDE_GPU))
     if options.sizes and not chosen.too_large:
@@ -67,7 +68,7 @@ def select_sizes_beside_gpu(
 
 
 class InterpretedRung:
-    """The interpreted replays of one candidate."""
+    """The interpreted replays of a candidate."""
 
     def __init__(
         self,
@@ -78,16 +79,19 @@ class InterpretedRung:
         rules: Rules,
         say: Progress,
     ) -> None:
-        """problem: as it was admitted, at its own sizes."""
-        self._resources, self._say = resources, say
-        self._problem, self._source, self._options = problem, source, options
+        """problem: as admitted, at its own sizes."""
+        self._resources = resources
+        self._say = say
+        self._problem = problem
+        self._source = source
+        self._options = options
         self._rules = rules
 
     def judged_beside_gpu(self, selection: Selection, seed: int) -> JudgeFindings:
-        """Judges what a GPU is not asked: outcomes of comparisons which no draw produced, other orders of programs and
-        reductions, structures of matrices, other layouts of the inputs and other surroundings.
+        """Judges the device-independent part: untested outcomes of comparisons, program and
+        reduction orders, matrix structures, input layouts, surroundings.
 
-        selection: of `select_sizes_beside_gpu`. Raises ProblemError and InfrastructureError.
+        selection: that of `select_sizes_beside_gpu`. Raises ProblemError and InfrastructureError.
         """
         if selection.too_large:
             return _not_run(selection)
@@ -111,7 +115,9 @@ class InterpretedRung:
         if selection.too_large:
             return _not_run(selection)
         checked = self._within_contract(candidate, selection, seed)
-        selection, candidate, rules = checked.selection, checked.candidate, self._rules
+        selection = checked.selection
+        candidate = checked.candidate
+        rules = self._rules
         self._say("interpreting at small sizes")
         with self._at(Lane.CPU):
             others = (*selection.variants, *traced_in_surroundings(selection, candidate))
@@ -158,21 +164,22 @@ class InterpretedRung:
                 chosen = with_variants_of_sizes(chosen, problem, seed)
             self._say("tracing within the sizes that the candidate takes")
             only_trace = options.with_(targets=options.targets[:1])
-            again, _, _ = front.traced_and_compiled(
+            retraced, _, _ = front.traced_and_compiled(
                 problem, self._source, chosen, only_trace, seed, self._say
             )
         names = ", ".join(f"{name} {value}" for name, value in fixed.items())
         note = f"own size only of {names}: the candidate raises at others, which are outside of its contract"
         outside = outside_contract(selection.every, candidate.failures)
-        return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), again, outside, fixed)
+        return ContractSizes(chosen.with_(notes=(*chosen.notes, note)), retraced, outside, fixed)
 
     def _with_culprits(
         self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int
     ) -> JudgeFindings:
-        """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
+        """Adds the inputs whose strides the candidate ignores; traces the candidate again for this."""
 
         def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
-            resources, options = self._resources, self._options
+            resources = self._resources
+            options = self._options
             front: TracesAndCompiles = resources.elsewhere or resources.front()
             options = options.with_(targets=options.targets[:1])
             if resources.on_gpu:

@@ -43,7 +43,7 @@ from kernelwright.tools.source import advice, read_source
 from kernelwright.tools.tracing.client import TracedCandidate
 
 MANY_CORES = (os.cpu_count() or 1) >= 8
-"""Whether there are cores to spare for the interpreter while the GPU judges."""
+"""Cores are available for the interpreter while the GPU judges."""
 
 
 def _do_nothing() -> None: ...
@@ -61,8 +61,11 @@ class Ladder:
         rule: Rule,
         say: Progress,
     ) -> None:
-        self._resources, self._say = resources, say
-        self._problem, self._source, self._options = problem, source, options
+        self._resources = resources
+        self._say = say
+        self._problem = problem
+        self._source = source
+        self._options = options
         self._rules = Rules(
             own_work=rule, seconds=options.seconds, contiguous_inputs=options.contiguous_inputs
         )
@@ -95,13 +98,15 @@ class Ladder:
     def _on_gpu_and_interpreted(self, judge: Judge, report: Report, seed: int) -> Report:
         """Judges on a GPU, and under the interpreter beside it.
 
-        Other layouts, surroundings and structures of matrices ask for many calls, and layouts for binaries of their own
-        on a GPU (a product with nine of them compiles 13 instead of 6), but their answers depend on no processor: they
-        are the interpreter's. A candidate that no interpreter can run is judged once more, with all checks on the GPU.
+        Other layouts, surroundings and structures of matrices need many calls, and layouts also
+        need separate binaries on a GPU (a product with nine of them compiles 13 instead of 6), but
+        their answers depend on no processor: the interpreter judges them. A candidate that no
+        interpreter can run is judged again, with all checks on the GPU.
         """
         selection = select_sizes_beside_gpu(self._problem, self._source, self._options, seed)
         is_divided = self._options.contiguous_inputs and not selection.too_large
-        undivided, rules = report, self._rules
+        undivided = report
+        rules = self._rules
         if is_divided:
             self._rules = replace(rules, checks=ChecksOf.GPU_BESIDE_INTERPRETER)
 
@@ -137,12 +142,15 @@ class Ladder:
         variants: bool,
         compiled: Callable[[], None] = _do_nothing,
     ) -> Report:
-        """Traces, compiles and judges the candidate on this device; returns the report with these rungs.
+        """Traces, compiles and judges the candidate on this device; returns the report with these
+        rungs.
 
-        variants: whether other layouts, empty sizes and other surroundings are judged, too. compiled: called once the
-        kernels are compiled, before they are judged.
+        variants: also judges other layouts, empty sizes and other surroundings. compiled: called
+        once the kernels are compiled, before they are judged.
         """
-        resources, options, problem = self._resources, self._options, self._problem
+        resources = self._resources
+        options = self._options
+        problem = self._problem
         front: TracesAndCompiles = resources.elsewhere or resources.front()
         lane = self._at(Lane.CPU) if resources.elsewhere is None else nullcontext()
         with lane, nullcontext() if resources.on_gpu else single_threaded():
@@ -221,7 +229,7 @@ class Ladder:
     def _with_culprits(
         self, judge: Judge, judged: JudgeFindings, selection: Selection, seed: int
     ) -> JudgeFindings:
-        """Returns the findings with the inputs whose strides a candidate ignores, which is traced once more for it."""
+        """Adds the inputs whose strides the candidate ignores; traces the candidate again for this."""
 
         def trace(variants: Selection) -> tuple[TracedCandidate, Mapping[str, Any] | None]:
             front: TracesAndCompiles = self._resources.elsewhere or self._resources.front()
@@ -237,7 +245,7 @@ class Ladder:
         self, judge: Judge, report: Report, candidate: TracedCandidate, selection: Selection, seed: int,
         binaries: Mapping[str, Any],
     ) -> Report:  # fmt: skip
-        """The clock's answer; an answer that is wrong while it is timed is a failure."""
+        """Adds the profile; a wrong answer during timing is a failure."""
         self._say("timing")
         rule, kernels = self._rules.own_work, report.compiles[0].kernels if report.compiles else ()
         try:
@@ -256,10 +264,11 @@ class Ladder:
         return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)
 
     def _extras(self, report: Report) -> Report:
-        """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
+        """Adds torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from kernelwright.tools.timing.extras import add_extras
 
-        options, resources = self._options, self._resources
+        options = self._options
+        resources = self._resources
         if report.profile is None or not (
             options.torch_compile or options.ncu or options.sanitizer
         ):

@@ -114,7 +114,8 @@ class Evaluator:
         _check_compiler()
         raise_open_files_limit()
         self.device = device
-        self._sharers, self._limits = sharers, limits
+        self._sharers = sharers
+        self._limits = limits
         self._baselines = Baselines(device, cache_dir)
         self._cache = VerdictCache(cache_dir) if cache_dir else None
         self._cache_dir = cache_dir

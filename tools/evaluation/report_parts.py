@@ -70,7 +70,8 @@ def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: boo
     is_too_large: whether no interpreter can run the problem, whatever the candidate; then it
     costs no reward.
     """
-    result, failure = judged.result, judged.result.failure
+    result = judged.result
+    failure = judged.result.failure
     if unseen := why_unseen(judged):
         coverage = None if is_too_large else Coverage(unseen=clean_text(unseen, MAX_UNSEEN))
         warning = f"not interpreted: {clean_text(unseen, MAX_UNSEEN)}"

@@ -1,6 +1,5 @@
-"""Whether a tensor holds the bits that another one holds, or held itself. In pieces: beside tensors of gigabytes little
-more is needed than they are.
-"""
+"""Compares tensors bit for bit, with each other or with an earlier state, in pieces that need
+little extra memory."""
 
 from __future__ import annotations
 
@@ -9,39 +8,43 @@ from collections.abc import Iterator
 from typing import Any
 
 PIECE_ELEMENTS = 1 << 26
-"""Elements that are compared at a time."""
+"""Number of elements compared at a time."""
 COPIED_BYTES = 64 << 20
-"""A tensor of more bytes is remembered by a hash of them and not by a copy."""
+"""Size, in bytes, above which a tensor is remembered by its hash instead of a copy."""
 HASHED_WORDS = 1 << 22
-"""Elements that are hashed at a time: a block."""
+"""Number of elements hashed at a time: a block."""
 _HASH_SEED = 0x5EED
 _BLOCK_MULTIPLIER = 0x9E3779B97F4A7C15
-"""An odd number (splitmix64; Steele, Lea and Flood 2014): the hash of each block is multiplied by its power."""
+"""An odd number (splitmix64; Steele, Lea and Flood 2014): each block's hash is multiplied by a
+power of this."""
 
 
 def same_bits(a: Any, b: Any) -> bool:
-    """Equal bit for bit, NaN payloads too."""
+    """Compares two tensors bit for bit, including NaN payloads."""
     import torch
 
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if not (a.is_contiguous() and b.is_contiguous()):
         a, b = _in_order_of_memory(a, b)
-    one, other = _words(a), _words(b)
+    first_words, second_words = _words(a), _words(b)
     return all(
         torch.equal(x, y)
-        for x, y in zip(one.split(PIECE_ELEMENTS), other.split(PIECE_ELEMENTS), strict=True)
+        for x, y in zip(
+            first_words.split(PIECE_ELEMENTS), second_words.split(PIECE_ELEMENTS), strict=True
+        )
     )
 
 
 def _in_order_of_memory(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both with their axes in the order of a's strides, the longest first, so that a transposed pair is no copy."""
+    """Returns both with axes in the order of a's strides, longest first, so that a transposed pair
+    needs no copy."""
     order = sorted(range(a.dim()), key=lambda axis: -a.stride(axis))
     return a.permute(order).contiguous(), b.permute(order).contiguous()
 
 
 def _words(contiguous: Any) -> Any:
-    """Returns all elements in one row, as integers of their size; complex ones as pairs."""
+    """Returns all elements in a single row, as integers of their size; complex numbers as pairs."""
     import torch
 
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
@@ -49,25 +52,27 @@ def _words(contiguous: Any) -> Any:
 
 
 class RememberedTensor:
-    """What a tensor held when this was made."""
+    """Remembers a tensor's contents."""
 
     def __init__(self, tensor: Any) -> None:
-        """A copy of a small tensor, a hash of a large one."""
+        """Stores a copy of a small tensor, a hash of a large one."""
         self.copy: Any = tensor.detach().clone() if tensor.nbytes <= COPIED_BYTES else None
         self._form = tensor.shape, tensor.dtype
         self._hash = 0 if self.copy is not None else _hash(tensor)
 
     def is_in(self, tensor: Any) -> bool:
-        """Whether a tensor of this shape and dtype holds the same bits."""
+        """Returns True if a tensor has the remembered shape, dtype and bits."""
         if self.copy is not None:
             return same_bits(self.copy, tensor)
         return self._form == (tensor.shape, tensor.dtype) and self._hash == _hash(tensor)
 
 
 def _hash(tensor: Any) -> int:
-    """64 bits of all elements and their places, however the tensor lies in memory: each element, as a whole number,
-    times an odd number of its place, so that none can change alone. For what nobody tries to forge: whether two calls
-    agree, whether the reference changed an input.
+    """Returns a 64-bit hash of all elements and their positions, independent of the memory layout.
+
+    Each element, as an integer, is multiplied by an odd number of its position, so that a single
+    change always shows. Not resistant to forgery: for comparing two calls, or the reference's
+    inputs.
     """
     import torch
 
@@ -82,7 +87,7 @@ def _hash(tensor: Any) -> int:
 
 @functools.lru_cache(maxsize=16)
 def _multipliers(device: str, count: int) -> Any:
-    """Odd numbers, one for each place in a block."""
+    """Returns an odd number for each position in a block."""
     import torch
 
     generator = torch.Generator().manual_seed(_HASH_SEED)
@@ -97,8 +102,10 @@ def _signed(number: int) -> int:
 
 
 def _blocks(tensor: Any) -> Iterator[tuple[int, Any]]:
-    """Parts of a tensor's elements in their order, as whole numbers, each within one block, and the place of each
-    part's first element. A tensor that is not contiguous is copied a few of its rows at a time.
+    """Yields parts of a tensor's elements in order, as integers, each within a block, with the
+    index of its first element.
+
+    A non-contiguous tensor is copied a few rows at a time.
     """
     begin, rows = (
         0,

@@ -1,4 +1,4 @@
-"""Tensors of gigabytes gone through a part at a time, so that beside them little more is needed than they are."""
+"""Processes large tensors in pieces, so that little extra memory is needed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 PIECE_ELEMENTS = 1 << 26
-"""Elements of each tensor in one part."""
+"""Maximum number of elements of a tensor in a piece."""
 
 
 def pieces(*tensors: Any) -> Iterator[tuple[Any, ...]]:
-    """Tensors of one shape, cut alike along their first axes into views of at most PIECE_ELEMENTS each. They may lie in
-    memory in any way.
+    """Yields corresponding views of tensors of equal shape, of at most PIECE_ELEMENTS each, along
+    their first axes.
+
+    The tensors may have any strides. Example: shape (3, 2**26) yields three views of shape
+    (2**26,).
     """
     first = tensors[0]
     if first.numel() <= PIECE_ELEMENTS or not first.dim():
@@ -26,8 +29,9 @@ def pieces(*tensors: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def sample_elements(tensor: Any, most: int) -> Any:
-    """Returns at most so many elements of a tensor, evenly spaced in their order, the last one among them. Of a tensor
-    that is not contiguous these alone are copied.
+    """Returns at most `most` elements of a tensor, evenly spaced in order, including the last.
+
+    Copies only these elements of a non-contiguous tensor.
     """
     import torch
 
@@ -36,19 +40,20 @@ def sample_elements(tensor: Any, most: int) -> Any:
     first = (count - 1) % step
     if tensor.is_contiguous() or step == 1:
         return tensor.reshape(-1)[first::step]
-    places = torch.arange(first, count, step, device=tensor.device)
-    return tensor[torch.unravel_index(places, tensor.shape)]
+    positions = torch.arange(first, count, step, device=tensor.device)
+    return tensor[torch.unravel_index(positions, tensor.shape)]
 
 
-def distance(one: Any, other: Any) -> Any:
-    """|one - other| of two real or complex tensors, 0 where that is not finite."""
-    gap = one - other
+def distance(first: Any, second: Any) -> Any:
+    """Returns |first - second| of two real or complex tensors, 0 for a non-finite difference."""
+    gap = first - second
     return (gap.abs() if gap.is_complex() else gap.abs_()).nan_to_num_(nan=0.0, posinf=0.0)
 
 
-def raise_to_distance(most: Any, one: Any, other: Any) -> None:
-    """Raises each element of `most` to no less than the distance of the other two, in place and in parts."""
+def raise_to_distance(most: Any, first: Any, second: Any) -> None:
+    """Raises each element of `most` to at least the distance of the other two, in place and in
+    pieces."""
     import torch
 
-    for found, here, there in pieces(most, one, other):
-        torch.maximum(found, distance(here, there).to(found.dtype), out=found)
+    for target, first_piece, second_piece in pieces(most, first, second):
+        torch.maximum(target, distance(first_piece, second_piece).to(target.dtype), out=target)

@@ -25,7 +25,7 @@ _turn = threading.RLock()
 
 
 def seed_everything(seed: int) -> None:
-    """The CPU's generator and those of all GPUs that have been used."""
+    """Seeds the generators of the CPU and of all GPUs in use."""
     for generator in _generators():
         generator.manual_seed(seed)
 
@@ -49,14 +49,14 @@ def seeded(seed: int, *, python: bool = False) -> Iterator[None]:
 @contextmanager
 def generators_kept(*, python: bool = False) -> Iterator[None]:
     """Restores the states of the generators after the block. python: as for `seeded`."""
-    held = [(generator, generator.get_state()) for generator in _generators()]
+    states = [(generator, generator.get_state()) for generator in _generators()]
     python_state = random.getstate() if python else None
     numpy_random = sys.modules["numpy"].random if python and "numpy" in sys.modules else None
     numpy_s = numpy_random.get_state() if numpy_random is not None else None
     try:
         yield
     finally:
-        for generator, state in held:
+        for generator, state in states:
             generator.set_state(state)
         if python_state is not None:
             random.setstate(python_state)
@@ -123,7 +123,7 @@ _order_is_open: ContextVar[bool] = ContextVar("order of equal elements is open",
 
 
 def is_order_open() -> bool:
-    """Whether the sort that runs is stable only because of `stable_sorts`."""
+    """Returns True if the running sort is stable only because of `stable_sorts`."""
     return _order_is_open.get()
 
 

@@ -1,9 +1,9 @@
-"""How wrong a number may be: eager's own error against float64, times a small factor, plus a few ulps of the row's
-scale.
+"""Tolerance of an output: eager's own error against float64, times a small factor, plus a few ulps
+of the row's scale.
 
-A fixed `allclose` does neither half of its work: honest fp32 at K = 65,536 fails 1e-4, and tf32 on `torch.rand` passes
-it. Here the arithmetic of the problem says what is allowed. With r the float64 reference, e eager's output in the
-problem's own precision and c the candidate's, for each row:
+A fixed `allclose` fails in both directions: honest fp32 at K = 65,536 fails 1e-4, and tf32 on
+`torch.rand` passes. Here the problem's arithmetic determines the tolerance. With r the float64
+reference, e eager's output in the problem's own precision and c the candidate's, for each row:
 
     scale     = max |r| in the row, at least 1/1000 of the RMS of all of r
     noise     = max(max |e - r| in the row, q99 over the rows of (max |e - r| / scale) * scale)
@@ -11,22 +11,24 @@ problem's own precision and c the candidate's, for each row:
 
 and over the whole output: rms(c - r) <= factor * rms(e - r) + rms_ulps * rms(r).
 
-The figures (bench/tolerance.py measures them over honest variants and cheats):
+Example: a row of an fp32 output with max |r| = 2 and max |e - r| = 3e-7, where q99 gives less, has
+scale 2, noise 3e-7 and tolerance 8 * 3e-7 + 64 * 2**-23 * 2 = 1.8e-5.
+
+The constants (bench/tolerance.py measures them over honest variants and cheats):
 
 - fp32: factor 8, 64 eps. tl.exp is ex2.approx of a rounded product: 44 eps at |x| = 88; sequential sums of 65,536 terms
-stay under 60 eps of their scale;
-  tf32 and fp16 operands leave 2,400 eps whatever K is, bf16 20,000, int8 100,000.
-- fp16, bf16: factor 4, 2 eps of the output's own dtype an element and a quarter of an eps in the RMS: one rounding
-leaves 0.22 eps RMS, fp8 and int8
-  operands leave over 1.6 eps of bf16.
-- A sum over `depth` inputs in blocks of 256 added one after the other (atomics too) walks 0.12 eps * sqrt(depth / 256):
-three times that is allowed on top.
+  stay under 60 eps of their scale; tf32 and fp16 operands leave 2,400 eps for any K, bf16 20,000, int8 100,000.
+- fp16, bf16: factor 4, 2 eps of the output's own dtype per element and a quarter of an eps in the RMS: a single
+  rounding leaves 0.22 eps RMS, fp8 and int8 operands leave over 1.6 eps of bf16.
+- A sum over `depth` inputs in sequential blocks of 256 (also by atomics) drifts by 0.12 eps * sqrt(depth / 256):
+  three times this is added.
 
-A row is the last dimension, joined with those before it until it holds 32 elements; a 1-D output is one row.
+A row is the last dimension, joined with those before until 32 elements are reached; a 1-D output is
+a single row.
 
-A row of different numbers has large ones among them. Where every row is one number (the draw `constant_rows`), some lie
-next to a zero of the function: tanh by exp or a sigmoid, exp(x) - 1 and log(1 + x) are off there by half an ulp of 1,
-which no factor of the row allows. There the scale is at least 1/4 of the RMS.
+A row of different numbers contains large ones. With constant rows (the draw `constant_rows`), some
+lie next to a zero of the function: tanh by exp or a sigmoid, exp(x) - 1 and log(1 + x) deviate
+there by half an ulp of 1, beyond any factor of the row. There the scale is at least 1/4 of the RMS.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ ROW_ELEMENTS = 32
 MAX_ROWS = 1 << 22
 SCALE_FLOOR = 1e-3
 CONSTANT_FLOOR = 1 / 4
-"""The same where every row is one number."""
+"""Scale floor for inputs with constant rows."""
 MIN_SCALE_OF_TINY_ROWS = 1 / 32
-"""The least scale of a row where every input is near zero."""
+"""Minimum scale of a row if every input is near zero."""
 FP32_EPS = 2.0**-23
 FP32_ULPS = 64.0
 SUM_BLOCK = 256
@@ -52,19 +54,19 @@ Tensor = Any
 
 
 class Allowance(Value):
-    """The constants for one output dtype, relative to the row's scale."""
+    """Constants for an output dtype, relative to the row's scale."""
 
     factor: Number
     ulps: Number
     rms_ulps: Number
     floor: Number = SCALE_FLOOR
-    """The least scale of a row, relative to the RMS of the output."""
+    """Minimum scale of a row, relative to the RMS of the output."""
     least: Number = 0.0
-    """The least scale of a row, whatever the output is."""
+    """Minimum scale of a row, independent of the output."""
 
 
 class Tolerance(Value):
-    """What eager's own error was on one draw; carried to a draw for which no float64 reference is at hand."""
+    """Eager's own error on a draw, carried to draws without a float64 reference."""
 
     row: Number = 0.0
     """q99 over the rows of max |e - r| / scale."""
@@ -72,7 +74,8 @@ class Tolerance(Value):
     """rms(e - r) / rms(r)."""
 
     def joined(self, other: Tolerance | None) -> Tolerance:
-        """The larger of both: for outputs of a few elements, where one draw's eager error may be small by luck."""
+        """Returns the larger of both: an output of a few elements may have a small eager error by
+        chance."""
         return (
             self
             if other is None
@@ -83,11 +86,11 @@ class Tolerance(Value):
 def allowance(
     dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: bool = False
 ) -> Allowance:
-    """For an output of `dtype` of which each element sums over `depth` input elements.
+    """Returns the constants for an output of `dtype` whose elements each sum over `depth` input
+    elements.
 
-    `constant_rows`: of inputs whose rows are one number each.
-
-    `tiny`: of inputs near zero, where the usual forms of elu, expm1 and log1p are off by half an ulp of 1.
+    constant_rows: for inputs with constant rows. tiny: for inputs near zero, at which the usual
+    forms of elu, expm1 and log1p deviate by half an ulp of 1.
     """
     import torch
 
@@ -110,7 +113,7 @@ def allowance(
 
 
 def rows_of(shape: tuple[int, ...]) -> tuple[int, int]:
-    """(rows, columns) that an output of `shape` is judged in."""
+    """Returns (rows, columns) in which an output of `shape` is judged."""
     total = math.prod(shape)
     if len(shape) < 2 or not total:
         return 1, total
@@ -123,7 +126,7 @@ def rows_of(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def tiles(rows: int, columns: int, device: str) -> Iterator[tuple[slice, slice]]:
-    """Pieces of a (rows, columns) matrix: at most 64M elements each on a GPU, 4M on a CPU."""
+    """Yields tiles of a (rows, columns) matrix: at most 64M elements each on a GPU, 4M on a CPU."""
     limit = (1 << 26) if device == "cuda" else (1 << 22)
     height, width = max(1, limit // max(columns, 1)), min(columns, limit)
     for top in range(0, rows, height):
@@ -132,16 +135,19 @@ def tiles(rows: int, columns: int, device: str) -> Iterator[tuple[slice, slice]]
 
 
 def as_rows(tensor: Tensor, rows: int, columns: int) -> Tensor:
-    """A (rows, columns) view; a copy where the layout needs one.
+    """Returns a (rows, columns) view; a copy if required by the layout.
 
-    Complex numbers become pairs beforehand (`real_parts`).
+    Complex numbers must be converted to pairs before (`real_parts`).
     """
     return tensor.detach().reshape(rows, columns)
 
 
 def widened(tensor: Tensor) -> Tensor:
-    """Returns float32 of a float8 tensor and signed numbers of an unsigned one, for which torch has next to no
-    operators; every other tensor as it is. Numbers of 64 bits keep their bits: the upper half becomes negative.
+    """Converts a float8 tensor to float32, and an unsigned tensor to signed integers, since torch
+    has few operators for them.
+
+    Other tensors are returned unchanged. 64-bit integers keep their bits: the upper half becomes
+    negative.
     """
     import torch
 
@@ -154,22 +160,23 @@ def widened(tensor: Tensor) -> Tensor:
 
 
 def is_float8(dtype: Any) -> bool:
-    """Whether it is one of torch's floating types of one byte."""
+    """Returns True for torch's floating types of a single byte."""
     return bool(dtype.is_floating_point and dtype.itemsize == 1)
 
 
 def real_parts(tensor: Tensor) -> Tensor:
-    """Returns what can be compared element by element: pairs of a complex tensor, float32 of a float8 one, signed
-    numbers of an unsigned one.
-    """
+    """Returns a tensor that can be compared element by element: pairs for complex numbers,
+    otherwise as `widened`."""
     import torch
 
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else widened(tensor)
 
 
 def all_close(eager: Tensor, candidate: Tensor, tolerance: float) -> Tensor:
-    """A boolean: whether all elements are close by torch.isclose with atol = rtol = tolerance. On a CPU, where to look
-    costs no wait, differences within atol alone are seen by a quarter of the operators.
+    """Returns a boolean tensor: all elements are close by torch.isclose with atol = rtol =
+    tolerance.
+
+    On a CPU, differences within atol alone are recognised first, by a quarter of the operators.
     """
     import torch
 
@@ -181,8 +188,10 @@ def all_close(eager: Tensor, candidate: Tensor, tolerance: float) -> Tensor:
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
-    """Returns |a - b| in float64: 0 where both are the same infinity or both are NaN, infinite where only one of them
-    is finite or NaN, and at least 1 between two whole numbers that differ.
+    """Returns |a - b| in float64: 0 for equal infinities or two NaN, infinite if only one is finite
+    or NaN.
+
+    Different integers have a distance of at least 1.
     """
     import torch
 
@@ -202,15 +211,16 @@ def perturb(
     by_rows: bool = False,
     mirrored: bool = False,
 ) -> list[Any]:
-    """Returns the inputs with floating tensors moved by up to `ulps` units in the last place; zeros stay zero, other
-    values are passed on.
+    """Returns the inputs with floating tensors moved by up to `ulps` units in the last place; zeros
+    stay zero.
 
-    The reference's outputs on them go to `measure` as `perturbed`. Each element moves by itself, so that equal elements
-    come apart and a variance of 0 does not stay one. by_rows: each row (along the last dimension) moves as a whole.
-    Equal terms of a sum are all rounded the same way: a sum of n of them drifts by up to n / 4 units in its last place,
-    where n different terms drift by about sqrt(n) / 4, and terms that move by themselves by less.
-    half_ulps: for inputs of sixteen bits, where it is another number. mirrored: all moves have the opposite sign, so
-    that the two runs of a seed take a tie to both sides.
+    The reference's outputs on them are passed to `measure` as `perturbed`. Each element moves
+    independently, so that equal elements separate and a variance of 0 does not persist. by_rows:
+    each row (along the last dimension) moves as a whole. Equal terms of a sum are all rounded
+    alike: a sum of n such terms drifts by up to n / 4 units in its last place, n different terms by
+    about sqrt(n) / 4, and independently moved terms by less. half_ulps: replaces `ulps` for 16-bit
+    inputs. mirrored: reverses all moves, so that the two runs of a seed resolve a tie to both
+    sides.
     """
     factors = _factors_near_one(ulps, half_ulps, mirrored)
     return [_multiply_floats(value, seed, factors, by_rows=by_rows) for value in inputs]
@@ -233,8 +243,9 @@ def _factors_near_one(
 
 
 def scale_towards_zero(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
-    """The floating inputs, each element up to `share` of itself nearer to zero: other roundings all the way, and no
-    element leaves its domain ([0, 1], an index).
+    """Returns the floating inputs with each element scaled towards zero by up to `share`.
+
+    Changes all roundings, and keeps every element in its domain ([0, 1], an index).
     """
     import torch
 
@@ -247,8 +258,10 @@ def scale_towards_zero(inputs: list[Any], seed: int, share: float = 1 / 64) -> l
 
 
 def with_other_strides(inputs: list[Any], *, spread: bool) -> list[Any]:
-    """The same numbers in tensors that lie otherwise in memory, so that torch adds them up in another order: the
-    dimensions in reverse, or (`spread`) with a gap after every element. Values without a dimension are passed on.
+    """Returns the inputs with other strides, so that torch adds in another order.
+
+    The dimensions are reversed, or (`spread`) every element is followed by a gap. Values without a
+    dimension are unchanged.
     """
     import torch
 
@@ -267,7 +280,8 @@ def with_other_strides(inputs: list[Any], *, spread: bool) -> list[Any]:
 def _multiply_floats(
     value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False
 ) -> Any:
-    """A floating tensor times the factors drawn for each piece of it, or for each row; every other value as it is."""
+    """Multiplies a floating tensor by factors drawn for each piece or row; other values are
+    returned unchanged."""
     import torch
 
     if (

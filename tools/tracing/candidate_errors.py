@@ -1,4 +1,4 @@
-"""What a candidate raised, as a failure: the fault, its own line, the tail of its own frames."""
+"""Converts an exception of a candidate to a failure: the fault, source line, and its last frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAULT_OF_EXCEPTION = {
 """Exceptions by class name: Triton's modules move between versions."""
 
 _NO_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory")
-"""torch has no class for it on a CPU."""
+"""torch has no exception class for this on a CPU."""
 
 _CONTEXT_ERROR = re.compile(
     r"illegal memory access|misaligned address|device-side assert|unspecified launch failure|illegal instruction"
@@ -36,7 +36,8 @@ _CONTEXT_ERROR = re.compile(
 
 
 def failure_of(error: BaseException, path: str, otherwise: Fault) -> Failure:
-    """The failure that an exception from the candidate at `path` is; `otherwise` where its class says nothing."""
+    """Returns the failure for an exception of the candidate at `path`; `otherwise` if its class is
+    unknown."""
     fault = _fault(error, otherwise)
     return Failure(
         fault=fault,
@@ -78,9 +79,9 @@ def _message(error: BaseException) -> str:
 
 
 def candidate_line(error: BaseException, path: str) -> SourceLine | None:
-    """The candidate's own innermost line."""
-    if located(error) and (place := compile_where(error, path)):
-        return place
+    """Returns the candidate's innermost source line."""
+    if located(error) and (compile_line := compile_where(error, path)):
+        return compile_line
     frames = [f for e in chain(error)[::-1] for f in _frames(e.__traceback__) if f[0] == path]
     if not frames:
         return None
@@ -99,7 +100,7 @@ def _line(path: str, number: int) -> str:
 
 
 def candidate_frames(error: BaseException, path: str) -> str:
-    """The candidate's own frames, outermost first, capped."""
+    """Returns the candidate's frames, outermost first, of limited length."""
     parts = [
         f"  line {number}: {_line(path, number).strip()}"
         for name, number in _frames(error.__traceback__)

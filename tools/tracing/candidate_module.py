@@ -1,4 +1,4 @@
-"""The module of a candidate, imported in the tracer's own process, and the model that it defines."""
+"""Imports the module of a candidate in the tracer's process, and builds its model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULE_NAME = "candidate"
 
 
 def load(path: Path, recorder: ChoiceRecorder) -> Any:
-    """The candidate's module, new, with its choices noted by the recorder."""
+    """Imports the candidate's module anew, instrumented to record its choices."""
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:
         raise ImportError("the candidate's file cannot be loaded")
@@ -28,7 +28,8 @@ def load(path: Path, recorder: ChoiceRecorder) -> Any:
 
 
 def build(module: Any, arguments: Any, *, training: bool = True) -> Any:
-    """ModelNew on the pretended GPU. training: whether the reference is in training mode; a candidate follows it."""
+    """Builds ModelNew on the pretended GPU. training: mode of the reference, which the candidate
+    gets too."""
     with torch.device(pretend_gpu.CUDA):
         model = module.ModelNew(*arguments)
     if not training and isinstance(model, torch.nn.Module):

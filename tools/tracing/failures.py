@@ -1,4 +1,4 @@
-"""What went wrong while a candidate's host code was traced, as a failure of the candidate."""
+"""Converts errors raised while tracing host code to failures of the candidate."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from kernelwright.tools.tracing.tape import TooLong
 
 
 class CallsDiffer(RuntimeError):
-    """The host code asks for something else at each call."""
+    """Raised if the host code differs from call to call."""
 
 
 class LaunchesDropped(RuntimeError):
-    """A call launches less than the one before it."""
+    """Raised if a call has fewer launches than the previous one."""
 
 
 def in_triton(error: BaseException, path: Path) -> bool:
-    """Whether it was raised below the candidate's innermost frame by Triton on the way to a launch."""
+    """Returns True if Triton raised the error, below the candidate's innermost frame, on the way to
+    a launch."""
     files: list[str] = []
     trace = error.__traceback__
     while trace is not None:
@@ -33,26 +34,27 @@ def in_triton(error: BaseException, path: Path) -> bool:
 
 
 def tracing_failure(error: BaseException, path: Path, fault: Fault, *, launched: bool) -> Failure:
-    """The failure that an exception of the candidate at `path` is.
+    """Returns the failure for an exception of the candidate at `path`.
 
-    fault: where its class says nothing. launched: whether the model had launched a kernel before.
+    fault: used if the exception's class is unknown. launched: the model has launched a kernel
+    before.
     """
-    found = failure_of(error, str(path), fault)
+    failure = failure_of(error, str(path), fault)
     if isinstance(error, CallsDiffer):
-        return found.with_(fault=Fault.UNTRACEABLE, message=str(error))
+        return failure.with_(fault=Fault.UNTRACEABLE, message=str(error))
     if isinstance(error, LaunchesDropped):
-        return found.with_(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=str(error))
+        return failure.with_(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=str(error))
     if isinstance(error, TooLong):
-        return found.with_(fault=Fault.RESOURCES, message=str(error))
+        return failure.with_(fault=Fault.RESOURCES, message=str(error))
     if isinstance(error, NotPlain):
-        return found.with_(
+        return failure.with_(
             fault=Fault.RUNTIME,
             message=clean_text(
                 f"{error} is handed to an operator or a kernel: it cannot be written down", 300
             ),
         )
     if any(recorded.needs_values(e) for e in chain(error)):
-        return found.with_(
+        return failure.with_(
             fault=Fault.UNTRACEABLE,
             message="host code reads what a tensor holds: a verdict needs host code that decides by shapes and "
             "numbers alone",
@@ -62,5 +64,5 @@ def tracing_failure(error: BaseException, path: Path, fault: Fault, *, launched:
         or not launched
         or in_triton(error, path)
     ):
-        return found.with_(fault=Fault.LAUNCH) if found.fault is Fault.RUNTIME else found
-    return found
+        return failure.with_(fault=Fault.LAUNCH) if failure.fault is Fault.RUNTIME else failure
+    return failure

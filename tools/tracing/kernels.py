@@ -1,6 +1,13 @@
-"""Kernels as text: what `triton.compile` would be given, written down as values of `tools.tracing.trace`.
+"""Serialises kernels: the arguments of `triton.compile` as values of `tools.tracing.trace`.
 
-Runs in a candidate's process.
+Runs in a candidate's process. Example: for
+
+    SCALE = tl.constexpr(2.0)
+    @triton.jit
+    def k(x, BLOCK: tl.constexpr): tl.store(x + tl.arange(0, BLOCK), helper(SCALE))
+
+function "k.0" gets the names {"tl": {"triton": "triton.language"}, "helper": {"function":
+"helper.1"}, "SCALE": {"constexpr": 2.0}}, and `helper` becomes function "helper.1".
 """
 
 from __future__ import annotations
@@ -16,14 +23,14 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class NotPlain(TypeError):
-    """A value that no trace can hold. The message names its type."""
+    """Raised for a value that no trace can hold. The message names its type."""
 
 
 class Texts:
-    """The functions and kernels of one candidate, each written down once."""
+    """The functions and kernels of a candidate, each serialised once."""
 
     def __init__(self, path: str) -> None:
-        """path: the candidate's own file; functions of other files carry the name of their module."""
+        """path: the candidate's file; functions of other files carry their module's name."""
         self.functions: dict[str, Function] = {}
         self.kernels: dict[str, Kernel] = {}
         self._path = path
@@ -33,7 +40,8 @@ class Texts:
 
     # -------------------------------------------------------------- functions
     def function(self, fn: Any) -> str:
-        """The key of a JITFunction; it and all that it names are written down at the first call."""
+        """Returns the key of a JITFunction; serialises it, and all functions that it names, at the
+        first call."""
         if id(fn) in self._keys:
             return self._keys[id(fn)]
         name = str(fn.fn.__name__)
@@ -42,13 +50,13 @@ class Texts:
         self._alive.append(fn)
         text, line, indent = _text_of(fn)
         file = str(fn.fn.__code__.co_filename)
-        own = file == self._path
+        is_candidate_file = file == self._path
         self.functions[key] = Function(
             name=name,
             text=text,
-            line=line if own else 1,
-            indent=indent if own else 0,
-            file="" if own else self._package(file, str(fn.fn.__module__)),
+            line=line if is_candidate_file else 1,
+            indent=indent if is_candidate_file else 0,
+            file="" if is_candidate_file else self._package(file, str(fn.fn.__module__)),
             names=self._names(fn, text),
             noinline=bool(getattr(fn, "noinline", False)),
             do_not_specialize=tuple(str(n) for n in getattr(fn, "do_not_specialize", ()) or ()),
@@ -56,7 +64,8 @@ class Texts:
         return key
 
     def _package(self, file: str, module: str) -> str:
-        """Returns the package of a text: none in the candidate's own folder, else that under site-packages."""
+        """Returns the package of a source file: empty in the candidate's folder, otherwise the path
+        below site-packages."""
         if file.startswith(str(Path(self._path).parent) + "/"):
             return ""
         for part in ("/site-packages/", "/dist-packages/"):
@@ -65,19 +74,20 @@ class Texts:
         return module[:120]
 
     def _names(self, fn: Any, text: str) -> dict[str, Json]:
-        """What each free name of the text stands for; names that stand for nothing (builtins) are left out."""
+        """Returns the meaning of each free name in the source, without builtins."""
         scope = _scope(fn)
         tree = ast.parse(text)
         members = _members(tree)
         in_constexpr = type(fn).__name__ == "ConstexprFunction"
-        found: dict[str, Json] = {}
+        meanings: dict[str, Json] = {}
         for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
             if name in scope:
-                found[name] = self._named(scope[name], members.get(name, {}), in_constexpr)
-        return found
+                meanings[name] = self._named(scope[name], members.get(name, {}), in_constexpr)
+        return meanings
 
     def _constexpr_function(self, plain: types.FunctionType) -> Any:
-        """Python over constants that is called while a kernel is compiled, as `@triton.constexpr_function` marks it."""
+        """Wraps a Python function over constants that runs at compile time, as
+        `@triton.constexpr_function` does."""
         from triton.runtime.jit import ConstexprFunction
 
         if id(plain) not in self._constexpr_functions:
@@ -85,7 +95,8 @@ class Texts:
         return self._constexpr_functions[id(plain)]
 
     def _named(self, value: Any, members: dict[str, Any], in_constexpr: bool = False) -> Json:
-        """in_constexpr: the name is one of a constexpr function, which calls plain Python functions."""
+        """Returns the meaning of a name. in_constexpr: it occurs in a constexpr function, which
+        calls plain Python functions."""
         from triton.runtime.jit import JITFunction
 
         if isinstance(value, JITFunction) and not _of_triton(value.fn):
@@ -98,8 +109,8 @@ class Texts:
             return {"constexpr_function": self.function(value)}
         if isinstance(value, types.ModuleType) and _is_triton(value.__name__):
             return {"triton": value.__name__}
-        if (place := _place_in_triton(value)) is not None:
-            return {"triton": place}
+        if (triton_name := _name_in_triton(value)) is not None:
+            return {"triton": triton_name}
         if type(value).__name__ == "constexpr" and _of_triton(type(value)):
             if isinstance(value.value, types.FunctionType):
                 return {"constexpr_function": self.function(self._constexpr_function(value.value))}
@@ -132,7 +143,7 @@ class Texts:
 
     # -------------------------------------------------------------- kernels
     def kernel(self, src: Any, options: dict[str, Any]) -> str:
-        """The key of one specialisation. src: triton's ASTSource. Raises NotPlain."""
+        """Returns the key of a specialisation. src: Triton's ASTSource. Raises NotPlain."""
         fn = src.fn
         kernel = Kernel(
             function=self.function(fn),
@@ -158,9 +169,9 @@ class Texts:
         return key
 
     def value(self, value: Any) -> Json:
-        """A constant as a trace holds it.
+        """Returns a constant in the trace's format. Raises NotPlain.
 
-        Subclasses of plain types become plain: nothing of theirs travels. Raises NotPlain.
+        Subclasses of plain types are converted to plain values, without their own data.
         """
         import torch
         import triton.language as tl
@@ -169,8 +180,8 @@ class Texts:
         if type(value) is tl.constexpr:
             return self.value(value.value)
         if isinstance(value, JITFunction):
-            place = _place_in_triton(value)
-            return {"triton": place} if place else {"function": self.function(value)}
+            triton_name = _name_in_triton(value)
+            return {"triton": triton_name} if triton_name else {"function": self.function(value)}
         if isinstance(value, tl.dtype):
             return _type_of_triton(value)
         if isinstance(value, torch.dtype):
@@ -181,13 +192,13 @@ class Texts:
                 if isinstance(value, tuple)
                 else [self.value(v) for v in list.__iter__(value)]
             }
-        if (place := _place_in_triton(value)) is not None:
-            return {"triton": place}
+        if (triton_name := _name_in_triton(value)) is not None:
+            return {"triton": triton_name}
         return plain(value)
 
 
 def plain(value: Any) -> Json:
-    """A number, a text or nothing; infinities as {"float": "inf"}. Raises NotPlain."""
+    """Returns a number, a string or None; infinities as {"float": "inf"}. Raises NotPlain."""
     if value is None or type(value) is bool:
         return value
     if isinstance(value, bool):
@@ -203,7 +214,8 @@ def plain(value: Any) -> Json:
 
 
 def _text_of(fn: Any) -> tuple[str, int, int]:
-    """What Triton compiles, the line of its `def` in the file, and how far that is indented."""
+    """Returns the source that Triton compiles, the line of its `def` in the file, and that line's
+    indentation."""
     text = str(fn.src)
     raw = list(fn.raw_src) if not isinstance(fn.raw_src, str) else fn.raw_src.splitlines(True)
     for offset, line in enumerate(raw):
@@ -213,7 +225,7 @@ def _text_of(fn: Any) -> tuple[str, int, int]:
 
 
 def _scope(fn: Any) -> dict[str, Any]:
-    """Globals, and what the function closes over."""
+    """Returns globals and closure variables."""
     scope = dict(fn.fn.__globals__)
     for name, cell in zip(fn.fn.__code__.co_freevars, fn.fn.__closure__ or (), strict=False):
         try:
@@ -224,8 +236,8 @@ def _scope(fn: Any) -> dict[str, Any]:
 
 
 def _members(tree: ast.AST) -> dict[str, dict[str, Any]]:
-    """Attributes that the text takes of each name, nested: `a.b.c` gives {"a": {"b": {"c": {}}}}."""
-    found: dict[str, dict[str, Any]] = {}
+    """Returns nested attributes of each name in the source: `a.b.c` gives {"a": {"b": {"c": {}}}}."""
+    attributes: dict[str, dict[str, Any]] = {}
     for node in ast.walk(tree):
         chain: list[str] = []
         inner: ast.AST = node
@@ -233,10 +245,10 @@ def _members(tree: ast.AST) -> dict[str, dict[str, Any]]:
             chain.append(inner.attr)
             inner = inner.value
         if chain and isinstance(inner, ast.Name):
-            place = found.setdefault(inner.id, {})
+            level = attributes.setdefault(inner.id, {})
             for name in reversed(chain):
-                place = place.setdefault(name, {})
-    return found
+                level = level.setdefault(name, {})
+    return attributes
 
 
 def _is_triton(module: str) -> bool:
@@ -247,10 +259,9 @@ def _of_triton(value: Any) -> bool:
     return _is_triton(str(getattr(value, "__module__", "")))
 
 
-def _place_in_triton(value: Any) -> str | None:
-    """`module:qualified name` of a function, class or device function that Triton itself defines and that is found
-    there; else None.
-    """
+def _name_in_triton(value: Any) -> str | None:
+    """Returns `module:qualified name` of a function or class that Triton itself defines under this
+    name; else None."""
     import sys
 
     target = getattr(value, "fn", value)
@@ -267,10 +278,10 @@ def _place_in_triton(value: Any) -> str | None:
         and target is value
     ):
         return None
-    found: Any = sys.modules.get(module)
+    resolved: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{name}" if found is value else None
+        resolved = getattr(resolved, part, None)
+    return f"{module}:{name}" if resolved is value else None
 
 
 def _type(value: Any) -> Json:
@@ -304,5 +315,5 @@ def _is_json(value: Any) -> bool:
 
 
 def differing(options: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """The options that are not the backend's defaults."""
+    """Returns the options that differ from the backend's defaults."""
     return {k: v for k, v in options.items() if k not in defaults or defaults[k] != v}

@@ -1,6 +1,4 @@
-"""What the tracer asks of a recorded call and of a model: which steps launch, which tensors they name, what may
-change memory.
-"""
+"""Queries on recorded calls and models: launching steps, tensor numbers, memory effects."""
 
 from __future__ import annotations
 
@@ -27,12 +25,12 @@ _VALUE_WORDS = (
 
 
 def launches(call: dict[str, Any]) -> int:
-    """Counts the launches of a recorded call."""
+    """Returns the number of launches in a recorded call."""
     return sum("kernel" in step or "alternatives" in step for step in call["steps"])
 
 
 def needs_values(error: BaseException) -> bool:
-    """Says whether an error comes from host code that reads what a tensor holds."""
+    """Returns True for an error of host code that reads a tensor's values."""
     return type(error).__name__ in _VALUE_ERRORS or any(
         words in str(error) for words in _VALUE_WORDS
     )
@@ -45,17 +43,16 @@ def canonical(call: dict[str, Any]) -> Any:
     )
 
 
-def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Returns in a few words where two recorded calls part: the number of the step and its argument that differs, or
-    the outputs.
-    """
-    first, second = one["steps"], other["steps"]
+def call_difference(first_call: dict[str, Any], second_call: dict[str, Any]) -> str:
+    """Describes the first difference of two recorded calls: step number and argument, or the
+    outputs."""
+    first, second = first_call["steps"], second_call["steps"]
     if len(first) != len(second):
         return f"{len(second)} steps where there were {len(first)}"
     for number in range(len(first)):
         forms = [
             canonical({**call, "steps": call["steps"][: number + 1], "outputs": ()})
-            for call in (one, other)
+            for call in (first_call, second_call)
         ]
         if forms[0] != forms[1]:
             return (
@@ -64,24 +61,27 @@ def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     return "the outputs, or which inputs are read"
 
 
-def _step_difference(one: Step, other: Step) -> str:
-    """Returns what differs between two steps, and that it is an address where it is one."""
-    if "op" in one and one["op"] == other.get("op"):
-        both = zip(one["args"], other["args"], strict=False)
-        pairs = [(f"argument {number} of {one['op']}", a, b) for number, (a, b) in enumerate(both)]
-        pairs += [
-            (f"{name} of {one['op']}", value, other["kwargs"].get(name))
-            for name, value in one["kwargs"].items()
+def _step_difference(first_step: Step, second_step: Step) -> str:
+    """Describes the difference of two steps, with a hint if an address differs."""
+    if "op" in first_step and first_step["op"] == second_step.get("op"):
+        both = zip(first_step["args"], second_step["args"], strict=False)
+        pairs = [
+            (f"argument {number} of {first_step['op']}", a, b) for number, (a, b) in enumerate(both)
         ]
-    elif "kernel" in one and one["kernel"] == other.get("kernel"):
-        pairs = [("the grid of a launch", one["grid"], other["grid"])]
         pairs += [
-            (f"`{n}` of a launch", value, other["args"].get(n)) for n, value in one["args"].items()
+            (f"{name} of {first_step['op']}", value, second_step["kwargs"].get(name))
+            for name, value in first_step["kwargs"].items()
         ]
-    elif "data" in one and "data" in other:
+    elif "kernel" in first_step and first_step["kernel"] == second_step.get("kernel"):
+        pairs = [("the grid of a launch", first_step["grid"], second_step["grid"])]
+        pairs += [
+            (f"`{n}` of a launch", value, second_step["args"].get(n))
+            for n, value in first_step["args"].items()
+        ]
+    elif "data" in first_step and "data" in second_step:
         return "the values of a tensor that the host makes"
     else:
-        return f"{one.get('op') or 'a launch'} where there was another"
+        return f"{first_step.get('op') or 'a launch'} where there was another"
     name, before, now = next((p for p in pairs if p[1] != p[2]), ("its result", None, None))
     if type(before) is int and type(now) is int:
         return f"{name}: {now} where it was {before}" + (
@@ -108,14 +108,14 @@ def tensors(value: Any) -> set[int]:
 
 
 def tensors_of_steps(call: dict[str, Any]) -> set[int]:
-    """Returns the numbers of the tensors that a recorded call's steps give."""
+    """Returns the numbers of the tensors made by a recorded call's steps."""
     return {number for step in call["steps"] for number in slicing.read_and_written(step)[1]}
 
 
 def needed_from_outside(call: dict[str, Any]) -> set[int]:
-    """Returns the numbers of the tensors that have to be there before a recorded call.
+    """Returns the numbers of the tensors that must exist before a recorded call.
 
-    A step that writes in place gives the tensor that it was given: that one is needed although a step gives it.
+    An in-place step returns its argument: that tensor is needed although a step returns it.
     """
     return slicing.used_from_outside(call["steps"]) | (
         tensors(call["outputs"]) - tensors_of_steps(call)
@@ -123,7 +123,7 @@ def needed_from_outside(call: dict[str, Any]) -> set[int]:
 
 
 def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Returns where a tensor lies, so that two of one place are equal."""
+    """Returns a key of a tensor's memory and layout."""
     if tensor.layout is not torch.strided:
         return (id(tensor),)
     return (
@@ -137,69 +137,71 @@ def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def operator(step: Step) -> Any:
     """Returns torch's operator of a recorded step."""
-    namespace, _, rest = str(step["op"]).partition(".")
-    name, _, overload = rest.partition(".")
+    namespace, _, qualified_name = str(step["op"]).partition(".")
+    name, _, overload = qualified_name.partition(".")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload)
 
 
 def mutates(step: Step) -> bool:
-    """Whether a step changes memory that was there before it."""
+    """Returns True if a step changes existing memory."""
     return "op" not in step or _traits(str(step["op"]))[0]
 
 
 def is_random(step: Step) -> bool:
-    """Says whether a step draws random numbers."""
+    """Returns True if a step draws random numbers."""
     return "op" in step and _traits(str(step["op"]))[1]
 
 
 @functools.lru_cache(maxsize=4096)
 def _traits(name: str) -> tuple[bool, bool]:
-    """Whether an operator changes memory, and whether it draws random numbers."""
-    found = operator({"op": name})
-    return bool(found._schema.is_mutable), torch.Tag.nondeterministic_seeded in found.tags
+    """Returns whether an operator changes memory, and whether it draws random numbers."""
+    overload = operator({"op": name})
+    return bool(overload._schema.is_mutable), torch.Tag.nondeterministic_seeded in overload.tags
 
 
 def state_tensors(model: Any) -> dict[str, torch.Tensor]:
-    """Parameters, then buffers, by dotted name: read from the modules' own tables."""
+    """Returns parameters, then buffers, by dotted name, read from the modules' own tables."""
     if not isinstance(model, torch.nn.Module):
         return {}
-    found: dict[str, dict[str, torch.Tensor]] = {"_parameters": {}, "_buffers": {}}
-    waiting, seen = [("", model)], set()
+    tables: dict[str, dict[str, torch.Tensor]] = {"_parameters": {}, "_buffers": {}}
+    waiting, visited = [("", model)], set()
     while waiting:
         prefix, module = waiting.pop(0)
-        if id(module) in seen:
+        if id(module) in visited:
             continue
-        seen.add(id(module))
-        for table, into in found.items():
+        visited.add(id(module))
+        for table, into in tables.items():
             into.update({prefix + n: t for n, t in module.__dict__[table].items() if t is not None})
         waiting += [
             (f"{prefix}{n}.", m) for n, m in module.__dict__["_modules"].items() if m is not None
         ]
-    return found["_parameters"] | found["_buffers"]
+    return tables["_parameters"] | tables["_buffers"]
 
 
 def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
-    """A buffer that forward replaced by another tensor of its form is that tensor's copy from now on.
+    """Copies buffers that forward replaced by a tensor of equal form back into the original tensor.
 
-    The judge reads what a call leaves in the memory that it gave for the buffer.
+    The judge reads a call's effect from the memory that it provided for the buffer.
     """
     for name, now in state_tensors(model).items():
-        held = before.get(name)
-        if held is None or held is now or isinstance(held, torch.nn.Parameter):
+        original = before.get(name)
+        if original is None or original is now or isinstance(original, torch.nn.Parameter):
             continue
         if (
-            held.shape == now.shape
-            and held.dtype == now.dtype
-            and memory_key(held) != memory_key(now)
+            original.shape == now.shape
+            and original.dtype == now.dtype
+            and memory_key(original) != memory_key(now)
         ):
             owner, _, last = name.rpartition(".")
-            held.copy_(now)
-            model.get_submodule(owner).__dict__["_buffers"][last] = held
+            original.copy_(now)
+            model.get_submodule(owner).__dict__["_buffers"][last] = original
 
 
 def fake(spec: dict[str, Any], changes: Collection[Change] = ()) -> torch.Tensor:
-    """Makes a tensor without data from its recorded shape, strides, storage offset and dtype, as forward is given it in
-    changed surroundings. Whole numbers require no gradients.
+    """Returns a tensor without data from its recorded shape, strides, offset and dtype, as
+    forward's argument in changed surroundings.
+
+    Integers require no gradients.
     """
     dtype = getattr(torch, spec["dtype"])
     tensor = pretend_gpu.fake_tensor(spec["shape"], spec["stride"], dtype, spec.get("offset", 0))

@@ -1,6 +1,10 @@
-"""The tape: every operator and every launch of a candidate's host code, in order, as plain data.
+"""The tape: every operator and launch of a candidate's host code, in order, as plain data.
 
-Runs in a candidate's process, on tensors without values.
+Runs in a candidate's process, on tensors without values. Example: `y = x * 2; k[(4,)](y, 1000)`
+appends
+
+    {"op": "aten.mul.Tensor", "args": [{"t": 0}, 2], "kwargs": {}, "out": {"t": 1}, "line": 12}
+    {"kernel": "3f9c...", "grid": [4, 1, 1], "args": {"y": {"t": 1}, "n": 1000}, "reaches": [], "line": 12}
 """
 
 from __future__ import annotations
@@ -24,42 +28,45 @@ Step = dict[str, Any]
 _SILENT = ("prim", "prims_guard")
 MAX_TENSORS = 200_000
 LEAST_ADDRESS = 1 << 20
-"""Numbers under it are taken for no address."""
+"""Smaller numbers do not count as addresses."""
 
 
 class TooLong(RuntimeError):
-    """The host code asks for more than a trace may hold."""
+    """Raised if the host code exceeds the limits of a trace."""
 
 
 @without_dynamo
 class Tape(TorchDispatchMode):
-    """Round the candidate's own code. `steps` is where the next step goes."""
+    """Dispatch mode around the candidate's code. `steps` receives the next step."""
 
     def __init__(self, path: str, texts: Texts) -> None:
         super().__init__()
         self.steps: list[Step] = []
         self.candidate_operators: dict[str, Any] = {}
-        """Operators that the candidate registered, by qualified name: they are stepped into."""
+        """Operators registered by the candidate, by qualified name: their inner operators are
+        recorded."""
         self._path = path
         self._texts = texts
         self._numbers: dict[int, int] = {}
         self._alive: list[torch.Tensor] = []
         self.storages: list[int] = []
-        """For each tensor, by number, the identity of its storage."""
+        """Identity of each tensor's storage, by tensor number."""
         self._reach: dict[int, set[int]] = {}
-        """For a storage that holds addresses, the numbers of the tensors that begin there."""
+        """For a storage that holds addresses, the numbers of the tensors at these addresses."""
         self._data = 0
         self._generators: dict[tuple[int, int], torch.Generator] = {}
-        """Generators of the host's own that have drawn, by their identity and seed, in the order of their numbers."""
+        """Generators of the host code that have drawn, by identity and seed, in the order of their
+        numbers."""
         self.launches = 0
-        """Launches that were recorded so far."""
+        """Number of recorded launches."""
 
     # -------------------------------------------------------------- tensors
     def number(self, tensor: torch.Tensor) -> int:
-        """The tensor's number; one whose values the host made itself is written down with them."""
-        known = self._numbers.get(id(tensor))
-        if known is not None:
-            return known
+        """Returns the tensor's number; records a new tensor with values from the host code as a
+        Data step."""
+        number_before = self._numbers.get(id(tensor))
+        if number_before is not None:
+            return number_before
         if len(self._alive) >= MAX_TENSORS:
             raise TooLong("more tensors than a trace may hold")
         number = self._numbers[id(tensor)] = len(self._alive)
@@ -72,7 +79,7 @@ class Tape(TorchDispatchMode):
         return number
 
     def tensor(self, number: int) -> torch.Tensor:
-        """The tensor of this number."""
+        """Returns the tensor with this number."""
         return self._alive[number]
 
     def _write_data(self, number: int, tensor: torch.Tensor) -> None:
@@ -90,28 +97,29 @@ class Tape(TorchDispatchMode):
         self._note_reach(number, {n for _, tensor, _ in addresses for n in tensor.values()})
 
     def _addresses(self, values: torch.Tensor) -> list[list[Any]]:
-        """The addresses of tensors among the values, as a trace holds them; afterwards the values are zero there."""
+        """Returns tensor addresses among the values, in the trace's format, and sets these values
+        to zero."""
         if values.dtype not in (torch.int64, torch.uint64):
             return []
-        found: list[list[Any]] = []
+        addresses: list[list[Any]] = []
         flat = values.view(torch.int64).view(-1)
-        for place in (flat >= LEAST_ADDRESS).nonzero().view(-1).tolist():
-            if (at := tensor_at(int(flat[place]))) is not None:
-                found.append([place, {"t": self.number(at[0])}, at[1]])
-        flat[[place for place, _, _ in found]] = 0
-        return found
+        for index in (flat >= LEAST_ADDRESS).nonzero().view(-1).tolist():
+            if (at := tensor_at(int(flat[index]))) is not None:
+                addresses.append([index, {"t": self.number(at[0])}, at[1]])
+        flat[[index for index, _, _ in addresses]] = 0
+        return addresses
 
     def _note_reach(self, number: int, tensors: set[int]) -> None:
         if tensors:
             self._reach.setdefault(self.storages[number], set()).update(tensors)
 
     def _reached(self, numbers: Iterable[int]) -> set[int]:
-        """Numbers of the tensors whose addresses lie in the memory of these tensors."""
+        """Returns numbers of the tensors whose addresses are stored in these tensors."""
         return {n for number in numbers for n in self._reach.get(self.storages[number], ())}
 
     # -------------------------------------------------------------- values
     def value(self, value: Any) -> Json:
-        """An argument or a result as a trace holds it. Raises NotPlain."""
+        """Returns an argument or result in the trace's format. Raises NotPlain."""
         if isinstance(value, torch.Tensor):
             return {"t": self.number(value)}
         if isinstance(value, tuple):
@@ -137,8 +145,10 @@ class Tape(TorchDispatchMode):
         return plain(value)
 
     def _generator(self, value: torch.Generator) -> Json:
-        """None for torch's own. One that is given another seed is another generator; given the same, it is not told
-        apart from one that goes on.
+        """Returns a generator in the trace's format; None for torch's own.
+
+        A generator with a new seed counts as another generator; a repeated seed cannot be
+        distinguished from a continued sequence.
         """
         if value is torch.default_generator:
             return None
@@ -161,10 +171,10 @@ class Tape(TorchDispatchMode):
         }  # fmt: skip
 
     def output(self, value: Any) -> Json:
-        """What forward returned.
+        """Returns forward's result in the trace's format.
 
-        Tuples, lists and dicts are looked into by their own base classes, a dataclass is a dict of its fields; what is
-        no plain value is {"other": type}.
+        Reads tuples, lists and dicts through their base classes, and a dataclass as a dict of its
+        fields; any other object becomes {"other": type}.
         """
         if isinstance(value, torch.Tensor):
             exact = type(value) is torch.Tensor or isinstance(
@@ -197,7 +207,7 @@ class Tape(TorchDispatchMode):
         self.steps.append(step)
 
     def _line(self) -> int:
-        """Returns the line of the candidate's file in the innermost frame that is its own."""
+        """Returns the line of the innermost frame in the candidate's file."""
         frame: Any = sys._getframe(2)
         while frame is not None:
             if frame.f_code.co_filename == self._path:
@@ -206,16 +216,15 @@ class Tape(TorchDispatchMode):
         return 0
 
     def launched(self, kernel: str, grid: tuple[int, int, int], args: dict[str, Any]) -> None:
-        """Writes one launch down. kernel: its key in the trace; args: by parameter."""
+        """Records a launch. kernel: its key in the trace; args: by parameter."""
         written = {name: self.value(v) for name, v in args.items()}
         self.launches += 1
         reached = [{"t": number} for number in sorted(self._reached(tensors_in(written)))]
         self._append({"kernel": kernel, "grid": list(grid), "args": written, "reaches": reached})
 
     def choice(self, name: str, alternatives: list[list[Step]], labels: list[str]) -> None:
-        """Writes down that one of these lists of steps is to be run. Name and labels are shortened to 120 and 200
-        characters.
-        """
+        """Records a choice among these lists of steps. Name and labels are shortened to 120 and 200
+        characters."""
         self._append(
             {
                 "name": name[:120],
@@ -226,7 +235,7 @@ class Tape(TorchDispatchMode):
 
     @contextlib.contextmanager
     def diverted(self) -> Iterator[list[Step]]:
-        """Inside, steps go to a list of their own."""
+        """Context manager that collects steps in a separate list."""
         before, self.steps = self.steps, []
         try:
             yield self.steps
@@ -235,14 +244,14 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        own = (
+        candidate_function = (
             self.candidate_operators.get(func._schema.name)
             if self.candidate_operators and hasattr(func, "_schema")
             else None
         )
-        if own is not None:
+        if candidate_function is not None:
             with self:
-                return own(*args, **kwargs)
+                return candidate_function(*args, **kwargs)
         if func.namespace in _SILENT or _is_symbolic([*args, *kwargs.values()]):
             return func(*args, **kwargs)
         if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") is args[0].dtype:
@@ -251,18 +260,18 @@ class Tape(TorchDispatchMode):
             }  # moved, and not converted
         # arguments first: what the host made itself is written down before it is used
         written = [self.value(a) for a in args], {k: self.value(v) for k, v in kwargs.items()}
-        made = func(*args, **kwargs)
-        if not _has_tensor([*args, *kwargs.values(), made]):
-            return made  # of types alone (promote_types): there is nothing to replay
-        if _has_default_dtype(func, kwargs, made):
-            written[1]["dtype"] = self.value(made.dtype)  # a replay has the usual default
-        out = self.value(made)
+        result = func(*args, **kwargs)
+        if not _has_tensor([*args, *kwargs.values(), result]):
+            return result  # of types alone (promote_types): there is nothing to replay
+        if _has_default_dtype(func, kwargs, result):
+            written[1]["dtype"] = self.value(result.dtype)  # a replay has the usual default
+        out = self.value(result)
         self._append({"op": str(func), "args": written[0], "kwargs": written[1], "out": out})
         if self._reach and (reached := self._reached(tensors_in([*written[0], written[1]]))):
             for number in tensors_in(out):
                 if self._alive[number].dtype in (torch.int64, torch.uint64):
                     self._note_reach(number, reached)
-        return made
+        return result
 
 
 def _is_symbolic(values: Iterable[Any]) -> bool:

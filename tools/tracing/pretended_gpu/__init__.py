@@ -1,3 +1,2 @@
-"""The GPU that is not there: what torch and Triton are told of it while host code is traced, and every private name
-that this leans on.
-"""
+"""Pretends a GPU to torch and Triton while host code is traced, and lists the private names used
+for that."""

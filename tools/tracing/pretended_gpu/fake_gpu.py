@@ -1,7 +1,7 @@
-"""A GPU that is not there, as torch sees it: fake tensors of full size on cuda:0, torch.cuda's answers for the target,
-and nothing that would need a device.
+"""Pretends a GPU to torch: fake tensors of full size on cuda:0, torch.cuda's answers for the
+target, no device access.
 
-Installed once in a candidate's process, which ends with the candidate: nothing is put back.
+Installed once in a candidate's process, which ends with the candidate: nothing is restored.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redir
 
 CUDA = torch.device("cuda", 0)
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
-"""c10::impl::device_guard_impl_registry: one pointer a device type (c10/core/impl/DeviceGuardImplInterface.h)."""
+"""c10::impl::device_guard_impl_registry: a pointer per device type
+(c10/core/impl/DeviceGuardImplInterface.h)."""
 _CUDA_INDEX, _META_INDEX = 1, 14
-"""c10::DeviceType."""
+"""Values of c10::DeviceType."""
 
 VALUES = KnownValues()
-"""What is known of the values of the candidate's tensors."""
-_kept: list[torch.library.Library] = []
-"""What a library registers lasts as long as it does."""
+"""Known values of the candidate's tensors."""
+_libraries: list[torch.library.Library] = []
+"""Libraries whose registrations must stay alive."""
 ignored: Counter[str] = Counter()
-"""What the candidate asked for that is not done offline: torch.compile."""
+"""Counts of calls without effect offline: torch.compile."""
 
 
 def install(target: Target) -> None:
-    """Raises OSError or ValueError where this torch has no place for a device guard: fake tensors cannot be used
-    then.
-    """
+    """Installs the pretended GPU. Raises OSError or ValueError if this torch has no registry of
+    device guards."""
     _describe_gru()
     redirect.install(target.capability, target.multiprocessors, target.shared_per_block)
     _answer_for(target)
@@ -73,7 +73,8 @@ def install(target: Target) -> None:
 
 
 def _stand_in_for_missing() -> None:
-    """What libraries ask of a CUDA build of torch, and of a machine whose /dev/shm may be written."""
+    """Adds functions that libraries expect of a CUDA build of torch, and locks that need no
+    writable /dev/shm."""
     if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
         setattr(torch._C, "_cuda_getCurrentRawStream", lambda *_: 0)  # noqa: B010
     multiprocessing.Lock = lambda *_: threading.Lock()  # type: ignore[assignment]
@@ -81,16 +82,17 @@ def _stand_in_for_missing() -> None:
 
 
 def _describe_gru() -> None:
-    """torch says what every layer of its own gives but this one: its only kernel is CUDA's
-    (aten/src/ATen/native/cuda/RNN.cu).
+    """Registers the output shapes of the GRU cell, the only layer without a meta kernel in torch.
+
+    Its only kernel is CUDA's (aten/src/ATen/native/cuda/RNN.cu).
     """
 
-    def cell(given: Any, hidden: Any, before: Any, *biases: Any) -> tuple[Any, Any]:
+    def cell(gates: Any, hidden: Any, before: Any, *biases: Any) -> tuple[Any, Any]:
         return torch.empty_like(before), before.new_empty((before.shape[0], before.shape[1] * 5))
 
     if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::_thnn_fused_gru_cell", "Meta"):
-        _kept.append(torch.library.Library("aten", "IMPL"))
-        _kept[-1].impl("_thnn_fused_gru_cell", cell, "Meta")
+        _libraries.append(torch.library.Library("aten", "IMPL"))
+        _libraries[-1].impl("_thnn_fused_gru_cell", cell, "Meta")
 
 
 def _answer_for(target: Target) -> None:
@@ -122,10 +124,10 @@ def _answer_for(target: Target) -> None:
 
 
 def install_device_guard() -> None:
-    """Views and copies of a tensor on cuda ask for that device's guard, which a CPU build has not: the one of `meta`,
-    which does nothing, stands in.
+    """Installs the device guard of `meta`, which does nothing, for cuda: a CPU build has none, but
+    views and copies use it.
 
-    A CUDA build without a visible GPU puts a guard that does nothing itself.
+    A CUDA build without a visible GPU installs an inactive guard itself.
     """
     if ensure := symbols.find("torch._C", "_ensureCUDADeviceGuardSet"):
         ensure()
@@ -136,49 +138,50 @@ def install_device_guard() -> None:
 
 
 _laid: dict[int, int] = {}
-"""Storages that are said to lie where another one lies."""
+"""Storages declared to share the address of another storage."""
 
 
 def lay_at(tensor: Any, other: Any) -> None:
-    """From now on the tensor's memory is said to begin where the other's begins, as when that was freed and its
-    block is used again.
-    """
+    """Declares that the tensor's memory starts at the other's address, like a reused block of a
+    freed tensor."""
     _laid[tensor.untyped_storage()._cdata] = other.untyped_storage()._cdata
 
 
 def _address(tensor: Any) -> int:
-    """Returns the address as on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
+    """Returns the address as on a GPU: storages start at multiples of 256 bytes, a view at its
+    offset."""
     storage = tensor.untyped_storage()._cdata
     address = (_laid.get(storage, storage) << 8) + int(
         tensor.storage_offset()
     ) * tensor.dtype.itemsize
-    _told_addresses[address] = tensor
+    _exposed_addresses[address] = tensor
     return address
 
 
-_told_addresses: dict[int, torch.Tensor] = {}
-"""Addresses that the host code has been told, and the tensor that begins there."""
+_exposed_addresses: dict[int, torch.Tensor] = {}
+"""Addresses passed to the host code, with the tensors that start there."""
 
 
 def is_address(number: int) -> bool:
-    """Whether the host code has been told this number as the address of a tensor."""
-    return number in _told_addresses
+    """Returns True if the number was passed to the host code as a tensor's address."""
+    return number in _exposed_addresses
 
 
 def tensor_at(address: int) -> tuple[torch.Tensor, int] | None:
-    """The tensor whose memory holds an address that follows from one that was told, and the bytes from its beginning;
-    None where there is none.
+    """Returns the tensor that contains an address, and the offset in bytes; None if there is none.
+
+    Only addresses derived from those passed to the host code are found.
     """
-    if address in _told_addresses:
-        return _told_addresses[address], 0
-    for begin, tensor in _told_addresses.items():
+    if address in _exposed_addresses:
+        return _exposed_addresses[address], 0
+    for begin, tensor in _exposed_addresses.items():
         if 0 <= address - begin < tensor.untyped_storage().nbytes():
             return tensor, address - begin
     return None
 
 
 def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-    """nn.Module._apply without swapping tensors in place, which fake ones refuse."""
+    """Replaces nn.Module._apply, without swapping tensors in place, which fake tensors refuse."""
     if recurse:
         for child in self.children():
             child._apply(fn)
@@ -194,12 +197,13 @@ def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
 
 
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-    """`copy.deepcopy` of a tensor as operators: torch copies the storage, which no trace shows."""
+    """Copies a tensor by operators in `copy.deepcopy`: torch copies the storage, which no trace
+    shows."""
     if id(tensor) not in memo:
-        made = tensor.detach().clone()
+        copy = tensor.detach().clone()
         if isinstance(tensor, torch.nn.Parameter):
-            made = torch.nn.Parameter(made, tensor.requires_grad)
-        memo[id(tensor)] = made
+            copy = torch.nn.Parameter(copy, tensor.requires_grad)
+        memo[id(tensor)] = copy
     copied: torch.Tensor = memo[id(tensor)]
     return copied
 
@@ -226,15 +230,17 @@ class Fakes(FakeTensorMode):
         if (number := VALUES.number(func, args)) is not None:
             return number
         VALUES.forget_written(func, (*args, *kwargs.values()))
-        made: Any = self._fresh(func, args, kwargs)
-        if made is None:
-            made = super().__torch_dispatch__(func, types, args, kwargs)
-        VALUES.give(func, args, kwargs, made)
-        return made
+        result: Any = self._fresh(func, args, kwargs)
+        if result is None:
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+        VALUES.give(func, args, kwargs, result)
+        return result
 
     def _fresh(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor | None:
-        """What torch makes of an operator that allocates a tensor of the pretended GPU, without the search for it in
-        torch's cache: every size of a trace is a new one. None for every other operator.
+        """Returns the result of an operator that allocates on the pretended GPU, without torch's
+        fake tensor cache; else None.
+
+        The cache never hits: every size of a trace is new.
         """
         if func not in _ALLOCATING:
             return None
@@ -258,13 +264,12 @@ _ALLOCATING = (
 
 
 def _is_plain(sizes: Any) -> bool:
-    return isinstance(sizes, list | tuple) and all(type(one) is int for one in sizes)
+    return isinstance(sizes, list | tuple) and all(type(size) is int for size in sizes)
 
 
 class FirstDevice(TorchFunctionMode):
-    """`cuda` without a number is cuda:0, for there is no current device to ask; what only a real device can do is
-    left out.
-    """
+    """Function mode that maps `cuda` to cuda:0, since there is no current device, and skips
+    real-device operations."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -296,7 +301,7 @@ def _numbered(device: Any) -> Any:
 
 @contextlib.contextmanager
 def fake() -> Iterator[None]:
-    """Inside, every tensor is fake: full shapes, no memory, no values."""
+    """Context manager in which every tensor is fake: full shapes, no memory, no values."""
     with Fakes(), FirstDevice():
         yield
 
@@ -304,9 +309,10 @@ def fake() -> Iterator[None]:
 def fake_tensor(
     shape: list[int], stride: list[int], dtype: torch.dtype, offset: int = 0
 ) -> torch.Tensor:
-    """Call it inside `fake`. The operator itself: torch.empty_strided gives a second tensor, its `detach`, there.
+    """Returns a fake tensor, inside of `fake`. offset: elements of the storage before the first
+    element.
 
-    offset: elements of the storage before the first element.
+    Calls the operator directly: torch.empty_strided would record a second tensor, its `detach`.
     """
     if not offset:
         return torch.ops.aten.empty_strided.default(shape, stride, dtype=dtype, device=CUDA)

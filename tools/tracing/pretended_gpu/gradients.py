@@ -1,5 +1,7 @@
-"""Gradients without a device: torch's own engine asks for an accelerator before it goes backwards from a tensor on
-cuda, so what `torch.autograd.grad` and `backward` do is done here, node by node. Each node is torch's own.
+"""Computes gradients without a device, by calling torch's own backward nodes in topological order.
+
+torch's engine requires an accelerator for tensors on cuda, so `torch.autograd.grad` and `backward`
+are replaced.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 import torch
 
 Edge = tuple[Any, int]
-"""A node of the graph and which of its inputs: as `torch.autograd.graph.get_gradient_edge` gives it."""
+"""A graph node and its input number, as returned by `torch.autograd.graph.get_gradient_edge`."""
 LEAF = "AccumulateGrad"
 
 
@@ -20,14 +22,14 @@ def grad(
     only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """As `torch.autograd.grad`; hooks of tensors are not called, and batches of gradients are refused."""
+    """Replaces `torch.autograd.grad`, without tensor hooks and without batched gradients."""
     if is_grads_batched:
         raise RuntimeError(
             "is_grads_batched is not understood where no GPU is: take the gradients one by one"
         )
-    wanted = [_edge(one) for one in _listed(inputs)]
-    found = _backwards(_listed(outputs), _listed(grad_outputs), create_graph)
-    gradients = tuple(found.get(edge) for edge in wanted)
+    edges = [_edge(item) for item in _listed(inputs)]
+    gradients_by_edge = _backwards(_listed(outputs), _listed(grad_outputs), create_graph)
+    gradients = tuple(gradients_by_edge.get(edge) for edge in edges)
     if any(g is None for g in gradients) and not (allow_unused or materialize_grads):
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph."
@@ -42,11 +44,12 @@ def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
     grad_variables: Any = None, inputs: Any = None,
 ) -> None:  # fmt: skip
-    """As `torch.autograd.backward`: gradients are added to those of the leaves, or of `inputs` alone."""
-    found = _backwards(_listed(tensors), _listed(grad_tensors), create_graph)
-    only = None if inputs is None else {_edge(one) for one in _listed(inputs)}
-    for (node, place), gradient in found.items():
-        if node.name().endswith(LEAF) and (only is None or (node, place) in only):
+    """Replaces `torch.autograd.backward`: adds gradients to those of the leaves, or of `inputs`
+    alone."""
+    gradients_by_edge = _backwards(_listed(tensors), _listed(grad_tensors), create_graph)
+    only = None if inputs is None else {_edge(item) for item in _listed(inputs)}
+    for (node, input_number), gradient in gradients_by_edge.items():
+        if node.name().endswith(LEAF) and (only is None or (node, input_number) in only):
             leaf = node.variable
             leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
 
@@ -58,7 +61,7 @@ def backward_of_tensor(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """As `torch.Tensor.backward`."""
+    """Replaces `torch.Tensor.backward`."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
@@ -71,10 +74,12 @@ def _edge(tensor: Any) -> Edge:
     return edge.node, edge.output_nr
 
 
-def _backwards(outputs: list[Any], given: list[Any], create_graph: bool) -> dict[Edge, Any]:
-    """The gradient that arrives at every edge of the graph."""
+def _backwards(
+    outputs: list[Any], output_gradients: list[Any], create_graph: bool
+) -> dict[Edge, Any]:
+    """Returns the gradient at every edge of the graph."""
     arrived: dict[Edge, Any] = {}
-    for output, gradient in zip(outputs, given or [None] * len(outputs), strict=True):
+    for output, gradient in zip(outputs, output_gradients or [None] * len(outputs), strict=True):
         if gradient is None and output.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         _add(arrived, _edge(output), torch.ones_like(output) if gradient is None else gradient)
@@ -83,11 +88,13 @@ def _backwards(outputs: list[Any], given: list[Any], create_graph: bool) -> dict
             if node.name().endswith(LEAF):
                 continue
             inputs = [arrived.get((node, i)) for i in range(len(node._input_metadata))]
-            if all(one is None for one in inputs):
+            if all(item is None for item in inputs):
                 continue
-            made = _call(node)(*_without_gaps(node, inputs))
+            results = _call(node)(*_without_gaps(node, inputs))
             for edge, gradient in zip(
-                node.next_functions, made if isinstance(made, tuple) else (made,), strict=False
+                node.next_functions,
+                results if isinstance(results, tuple) else (results,),
+                strict=False,
             ):
                 if edge[0] is not None and gradient is not None:
                     _add(arrived, edge, gradient)
@@ -99,19 +106,22 @@ def _is_of_python(node: Any) -> bool:
 
 
 def _call(node: Any) -> Callable[..., Any]:
-    """What a node does: its own for torch's nodes, the written `backward` for a Function of Python."""
-    own: Callable[..., Any] = node.apply if _is_of_python(node) else node
-    return own
+    """Returns a node's function: the node itself for torch's nodes, the written `backward` for a
+    Python Function."""
+    function: Callable[..., Any] = node.apply if _is_of_python(node) else node
+    return function
 
 
 def _without_gaps(node: Any, inputs: list[Any]) -> list[Any]:
-    """Zeros in the place of what did not arrive at a Function of Python, as torch gives them."""
+    """Replaces missing gradients of a Python Function by zeros, as torch does."""
     if not _is_of_python(node):
         return inputs
     forms = node._input_metadata
     return [
-        torch.zeros(tuple(form.shape), dtype=form.dtype, device=form.device) if one is None else one
-        for one, form in zip(inputs, forms, strict=True)
+        torch.zeros(tuple(form.shape), dtype=form.dtype, device=form.device)
+        if gradient is None
+        else gradient
+        for gradient, form in zip(inputs, forms, strict=True)
     ]
 
 
@@ -120,7 +130,7 @@ def _add(arrived: dict[Edge, Any], edge: Edge, gradient: Any) -> None:
 
 
 def _in_order(roots: Iterable[Any]) -> list[Any]:
-    """All nodes that can be reached, each after every node that leads to it."""
+    """Returns all reachable nodes in topological order."""
     leading: dict[Any, int] = dict.fromkeys(roots, 0)
     waiting = deque(leading)
     while waiting:

@@ -1,7 +1,8 @@
-"""Helion's kernels on the tracer's tensors.
+"""Traces Helion's kernels at several sizes.
 
-Helion takes a fake tensor for one of an outer trace and its sizes for constants. In a process that calls one kernel at
-several sizes it would use the code made for the first at all others, which it does not do with tensors that hold data.
+Helion takes a fake tensor for part of an outer trace, with constant sizes. A process that calls a
+kernel at several sizes would reuse the code of the first size, which Helion does not do for tensors
+with data.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ NOT_TUNED = "Helion's autotuner needs a GPU and data: kernels without a configur
 
 
 def choose_default_configurations() -> None:
-    """Is called before a candidate is imported: Helion takes its default configuration where a kernel names none."""
+    """Selects Helion's default configuration for kernels without an own; called before a candidate
+    is imported."""
     os.environ.setdefault("HELION_AUTOTUNE_EFFORT", "none")
 
 
 def make_sizes_symbolic() -> str:
-    """From now on Helion gives the sizes of every input symbols, as for tensors with data, unless a kernel asks for
-    static shapes. Returns a note for the report.
+    """Makes Helion treat input sizes as symbols, as for tensors with data, unless a kernel requests
+    static shapes.
 
-    Does nothing where the candidate did not import Helion, or where its version has no such place.
+    Returns a note for the report. Does nothing if the candidate did not import Helion, or its
+    version differs.
     """
     if "helion" not in sys.modules:
         return ""
@@ -44,7 +47,7 @@ def make_sizes_symbolic() -> str:
 
 
 def _symbolic(owner: Any, tensor: Any) -> Any:
-    """A fake tensor like this one whose sizes are symbols. Equal sizes of one owner's tensors share a symbol."""
+    """Returns a fake tensor with symbolic sizes. Equal sizes of an owner's tensors share a symbol."""
     import torch
     from torch._dynamo.source import LocalSource
     from torch._subclasses import FakeTensorMode

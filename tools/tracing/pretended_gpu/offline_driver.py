@@ -1,4 +1,4 @@
-"""A Triton driver for a GPU that is not there: it answers what the GPU would, loads nothing and launches nothing."""
+"""A Triton driver for a pretended GPU: answers like the GPU's, loads and launches nothing."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 
 MAX_GRID_X, MAX_GRID_YZ = 2**31 - 1, 65535
-"""CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the largest grid; HIP's is larger."""
+"""Maximum grid; CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+HIP's is larger."""
 
 
 class LaunchRefused(RuntimeError):
-    """The driver would refuse this launch."""
+    """Raised for a launch that the driver would refuse."""
 
 
 class OfflineUtils:
-    """What triton calls `driver.active.utils`."""
+    """Triton's `driver.active.utils`."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
-        """The target's limits, under the names that Triton's driver gives them. Clocks are in kHz, shared memory in
-        bytes.
-        """
+        """Returns the target's limits under the names of Triton's driver. Clocks in kHz, shared
+        memory in bytes."""
         t = self._target
         return {
             "max_shared_mem": t.shared_per_block, "max_num_regs": t.registers,
@@ -39,9 +39,8 @@ class OfflineUtils:
         }  # fmt: skip
 
     def load_binary(self, name: str, kernel: Any, shared: int, device: int) -> tuple[Any, ...]:
-        """(module, function, registers, spills in 32-bit words, most threads a block), as the real one gives after
-        loading.
-        """
+        """Returns (module, function, registers, spills in 32-bit words, maximum threads per block),
+        like the real driver."""
         usage = read_usage(kernel, name, self._target)
         words = (usage.spills or 0) // 4
         return (
@@ -57,27 +56,25 @@ class OfflineUtils:
 
 
 _LOADED = 1
-"""A handle that is not null."""
+"""A non-null handle."""
 
 
 def read_usage(kernel: Any, name: str, target: Target) -> Usage:
-    """Registers, spills and stack; empty for a binary that this cannot read (an AMD code object: its assembly says
-    it).
-    """
+    """Returns registers, spills and stack; empty for an AMD code object, whose assembly holds them."""
     if target.backend != "cuda":
         return Usage(None, None, None, 0)
     return read_cubin(kernel, name)
 
 
 def read_compiled(asm: Any, name: str, target: Target) -> Usage:
-    """Reads what a kernel uses from the stages of its compilation."""
+    """Reads resources of a kernel from the stages of its compilation."""
     return (
         read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
     )
 
 
 def max_threads(registers: int, target: Target) -> int:
-    """Threads of the largest block that the registers allow."""
+    """Returns the threads of the largest block that the registers allow."""
     warps = target.threads_per_block // target.warp_size
     while registers and warps > 1 and not occupancy(registers, 0, warps, target)[0]:
         warps -= 1
@@ -85,10 +82,10 @@ def max_threads(registers: int, target: Target) -> int:
 
 
 class OfflineLauncher:
-    """Takes the place of triton's launcher: checks what the driver would check, notes the launch, runs nothing."""
+    """Replaces Triton's launcher: checks what the driver would check, and records the launch."""
 
     noted: Callable[[Any, tuple[int, int, int], tuple[Any, ...]], None]
-    """Set by the recorder before the first launch: metadata, grid, arguments."""
+    """Callback with metadata, grid and arguments, set before the first launch."""
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self._metadata = metadata
@@ -107,18 +104,16 @@ class OfflineLauncher:
         leave: Any,
         *args: Any,
     ) -> None:
-        """Notes one launch, with the arguments of Triton's launcher. Raises LaunchRefused for what a driver would
-        refuse.
-        """
+        """Records a launch, with the arguments of Triton's launcher. Raises LaunchRefused as a
+        driver would refuse."""
         grid = check_grid((x, y, z), self._metadata.name)
         check_arguments(self._names, args, self._metadata.name)
         self._allocate(grid, stream)
         type(self).noted(self._metadata, grid, args)
 
     def _allocate(self, grid: tuple[int, int, int], stream: Any) -> None:
-        """A kernel that makes descriptors on the device needs memory: without `triton.set_allocator` the real
-        launch fails.
-        """
+        """Calls the allocator for a kernel with device-side descriptors: without
+        `triton.set_allocator` the real launch fails."""
         size = getattr(self._metadata, "global_scratch_size", 0) or 0
         allocator = symbols.find("triton.runtime._allocation", "_allocator")
         if size and allocator is not None:
@@ -127,7 +122,7 @@ class OfflineLauncher:
 
 
 def check_grid(grid: tuple[Any, ...], name: str) -> tuple[int, int, int]:
-    """Raises LaunchRefused for a grid that no driver takes."""
+    """Raises LaunchRefused for a grid that no driver accepts."""
     if not all(isinstance(n, int) for n in grid):
         raise TypeError(f"the grid of {name} is {grid}: it holds integers only")
     x, y, z = (int(n) for n in grid)
@@ -140,7 +135,7 @@ def check_grid(grid: tuple[Any, ...], name: str) -> tuple[int, int, int]:
 
 
 def check_arguments(names: tuple[str, ...], args: tuple[Any, ...], kernel: str) -> None:
-    """Raises LaunchRefused where a kernel is given a tensor that only a CPU can read."""
+    """Raises LaunchRefused if a kernel gets a tensor that only a CPU can read."""
     for name, value in zip(names, args, strict=False):
         tensor = getattr(value, "base", value)
         if (
@@ -154,7 +149,7 @@ def check_arguments(names: tuple[str, ...], args: tuple[Any, ...], kernel: str) 
 
 
 class OfflineDriver:
-    """What `triton.runtime.driver.active` is while a candidate runs."""
+    """Triton's `triton.runtime.driver.active` while a candidate runs."""
 
     launcher_cls = OfflineLauncher
 
@@ -166,50 +161,50 @@ class OfflineDriver:
         self.utils = OfflineUtils(target)
 
     def get_current_target(self) -> Any:
-        """Triton's GPUTarget of the target that is pretended."""
+        """Returns Triton's GPUTarget of the pretended target."""
         return self._target.gpu_target()
 
     def get_current_device(self) -> int:
-        """0, the only device."""
+        """Returns 0, the only device."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is one device, which is always current."""
+        """Does nothing: the only device is always current."""
 
     def get_current_stream(self, device: int | None = None) -> int:
-        """0, the default stream."""
+        """Returns 0, the default stream."""
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        """The target's compute capability, (major, minor)."""
+        """Returns the target's compute capability, (major, minor)."""
         return self._target.capability
 
     def get_active_torch_device(self) -> torch.device:
-        """cuda:0, which torch is made to believe in."""
+        """Returns cuda:0, the pretended device."""
         return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
-        """torch.cuda, as far as the tracer pretends it."""
+        """Returns torch.cuda, as replaced by the tracer."""
         return torch.cuda
 
     def map_python_to_cpp_type(self, name: str) -> str:
-        """The name itself: no launcher is compiled."""
+        """Returns the name itself: no launcher is compiled."""
         return name
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """What `triton.autotune` times configurations with."""
+        """Returns the function with which `triton.autotune` times configurations."""
         return self.benchmark
 
     def benchmark(
         self, call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any
     ) -> Any:
-        """Compiles what `call` launches, once, and measures nothing."""
+        """Runs `call` once to compile its kernels, and measures nothing."""
         self._during(call)
         return [1.0] * len(quantiles) if quantiles else 1.0
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        """One element: nothing is measured, so no cache has to be flushed."""
+        """Returns a single element: nothing is measured, so no cache has to be flushed."""
         return torch.empty(1)
 
     def clear_cache(self, cache: Any) -> None:
-        """There is no cache."""
+        """Does nothing: there is no cache."""

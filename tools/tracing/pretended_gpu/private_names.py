@@ -1,6 +1,5 @@
-"""Every private name of Triton and torch that the offline compile leans on, in one place, and whether this version
-has it.
-"""
+"""Lists the private names of Triton and torch used by offline compilation, and checks for them in
+this version."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ JIT: tuple[tuple[str, str], ...] = (
     ("triton.runtime.jit", "JITFunction.device_caches"),
     ("triton.runtime.driver", "set_active"),
 )
-"""Without one of these a launch cannot be compiled as the JIT would: `plain` mode.
+"""Required for compiling a launch as the JIT would; without them, `plain` mode.
 
-`device_caches` is made by __init__ and is looked for in its text.
+`device_caches` is created by __init__, whose code is searched for the name.
 """
 
 OPTIONAL: tuple[tuple[str, str], ...] = (
@@ -27,11 +26,11 @@ OPTIONAL: tuple[tuple[str, str], ...] = (
     ("torch._subclasses.fake_tensor", "init_gpu_context"),
     ("torch._C", "_ensureCUDADeviceGuardSet"),
 )
-"""Each is used only where it is there."""
+"""Names used only if present."""
 
 
 def find(module: str, path: str) -> Any | None:
-    """The object, or None where the module or the name is gone."""
+    """Returns the object; None if the module or name does not exist."""
     try:
         value: Any = importlib.import_module(module)
     except ImportError:
@@ -44,18 +43,19 @@ def find(module: str, path: str) -> Any | None:
 
 
 def missing() -> tuple[str, ...]:
-    """The names of JIT that this Triton lacks: empty means that launches compile with their true specialisation."""
+    """Returns the names of JIT missing in this Triton; empty: launches compile with their true
+    specialisation."""
     from triton.runtime import driver as configured
 
     gone = []
     for module, path in JIT:
         if path == "set_active":
-            found: Any = getattr(configured, "set_active", None)
+            target: Any = getattr(configured, "set_active", None)
         elif path.endswith(".device_caches"):
-            made = find(module, "JITFunction.__init__")
-            found = made is not None and "device_caches" in made.__code__.co_names
+            constructor = find(module, "JITFunction.__init__")
+            target = constructor is not None and "device_caches" in constructor.__code__.co_names
         else:
-            found = find(module, path)
-        if not found:
+            target = find(module, path)
+        if not target:
             gone.append(f"{module}.{path}")
     return tuple(gone)

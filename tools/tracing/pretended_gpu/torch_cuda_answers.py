@@ -1,4 +1,5 @@
-"""What torch.cuda answers where there is no GPU: properties of the target, streams and events that do nothing."""
+"""Replaces torch.cuda's answers without a GPU: properties of the target, inactive streams and
+events."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ CUDA = torch.device("cuda", 0)
 
 
 class _Nothing:
-    """A stream or an event on a device that is not there."""
+    """An inactive stream or event."""
 
     cuda_stream = 0
 
@@ -27,18 +28,18 @@ class _Nothing:
         return lambda *args, **kwargs: None
 
     def query(self) -> bool:
-        """Returns that all work is done."""
+        """Returns True: there is no pending work."""
         return True
 
     def elapsed_time(self, other: Any) -> float:
-        """Returns a time in milliseconds, for nothing runs."""
+        """Returns a fixed time in milliseconds, since nothing runs."""
         return 1.0
 
 
 def install(
     capability: tuple[int, int] = (9, 0), multiprocessors: int = 132, shared: int = 232448
 ) -> None:
-    """torch.cuda answers as a GPU of this kind would. Once a process, before the candidate's text is read."""
+    """Replaces torch.cuda's functions, once per process, before the candidate's source is read."""
     properties = types.SimpleNamespace(
         name="offline", major=capability[0], minor=capability[1], multi_processor_count=multiprocessors,
         total_memory=80 << 30, warp_size=32, max_threads_per_multi_processor=2048,

@@ -1,4 +1,5 @@
-"""What surrounds a candidate's calls, drawn anew: state of the process and of the module, and the form of inputs.
+"""Changes the surroundings of a candidate's calls: state of the process and of the module, and the
+form of inputs.
 
-What is judged of it belongs to tools/judging. Runs in a candidate's process.
+Runs in a candidate's process; tools/judging judges the results.
 """

@@ -1,4 +1,5 @@
-"""Which changes of the surroundings are tried together: each alone, those that users make together, and at random."""
+"""Selects combinations of changed surroundings: single ones, typical ones of users, and random
+ones."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Changes = tuple[Change, ...]
 
 
 def single_changes(has_weights: bool, rng: random.Random) -> Iterator[Changes]:
-    """Yields every change alone, in random order; strides of weights last, for a wrong answer there is no fault."""
+    """Yields every change alone, in random order; strides of weights last, since a wrong answer
+    there is no fault."""
     changes = [change for change in Change if has_weights or change not in OF_WEIGHTS]
     for change in sorted(
         rng.sample(changes, len(changes)), key=lambda change: change is Change.STRIDED
@@ -23,7 +25,7 @@ def single_changes(has_weights: bool, rng: random.Random) -> Iterator[Changes]:
 
 
 def joint_changes(possible: Collection[Change], rng: random.Random) -> Iterator[Changes]:
-    """Yields changes that come together, of those that the candidate takes alone."""
+    """Yields combinations of the changes that the candidate accepts alone."""
     for pair in TRAINING:
         if set(pair) <= set(possible):
             yield pair
@@ -33,7 +35,7 @@ def joint_changes(possible: Collection[Change], rng: random.Random) -> Iterator[
 
 
 def _compatible(changes: list[Change], rng: random.Random) -> Changes:
-    """Returns the changes with one form of inputs and one way of loading weights among them."""
+    """Removes all but a single form of inputs and a single way of loading weights."""
     for group in (_FORMS_OF_INPUTS, sorted(OF_WEIGHTS)):
         among = [change for change in changes if change in group]
         for change in rng.sample(among, max(0, len(among) - 1)):

@@ -1,4 +1,4 @@
-"""Changes of a module after it was built: as users copy it, load weights into it, and set its mode."""
+"""Changes a module after its construction, as users do: copies it, loads weights, sets its mode."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 
 
 def rearranged(model: Any, changes: Collection[Change]) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Returns the module with these changes, and the tensors by name in whose places the judge's weights lie.
+    """Returns the changed module, and the tensors by name that the judge's weights replace.
 
-    After a load these are the tensors of the checkpoint: a module that does not take them over computes with weights
-    that nobody loaded. Raises what the module raises.
+    After a load these are the checkpoint's tensors: a module that does not adopt them computes with
+    weights that were never loaded. Raises the module's errors.
     """
     if not isinstance(model, torch.nn.Module):
         return model, {}
@@ -38,14 +38,16 @@ def _load(
 ) -> dict[str, Any]:
     names = list(model.state_dict())
     fresh = {name: _like(state[name]) for name in names if name in state}
-    given = {name: _strided(t) for name, t in fresh.items()} if Change.STRIDED in changes else fresh
+    loaded = (
+        {name: _strided(t) for name, t in fresh.items()} if Change.STRIDED in changes else fresh
+    )
     if (
         Change.STRIDED in changes
     ):  # a buffer that a call updates has to lie where the judge looks for it
-        given |= {
+        loaded |= {
             name: fresh[name] for name in fresh if not isinstance(state[name], torch.nn.Parameter)
         }
-    model.load_state_dict(dict(given), assign=Change.LOADED not in changes)
+    model.load_state_dict(dict(loaded), assign=Change.LOADED not in changes)
     return state | fresh
 
 
@@ -59,5 +61,6 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the values of a tensor with its last dimension but one as the fastest; others as they are."""
+    """Returns a tensor of equal values whose last but one dimension is contiguous; unchanged below
+    two dimensions."""
     return tensor.transpose(-1, -2).contiguous().transpose(-1, -2) if tensor.dim() >= 2 else tensor

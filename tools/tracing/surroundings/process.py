@@ -1,4 +1,4 @@
-"""Changes of the process in which a candidate's host code runs: torch's modes, the clock, the environment."""
+"""Changes the process of a candidate's host code: torch's modes, the clock, the environment."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ DISTRIBUTED_LAUNCHER = {
     "MASTER_ADDR": "localhost",
     "CI": "1",
 }
-"""Environment variables of the processes that `torchrun` starts."""
+"""Environment variables set by `torchrun`."""
 _seconds_ahead = 0.0
 
 
 @contextlib.contextmanager
 def changed(changes: Collection[Change], rng: random.Random) -> Iterator[None]:
-    """Inside the block the process has these changes; those of inputs and of modules are left out."""
+    """Context manager that applies these changes to the process; those of inputs and modules are
+    ignored."""
     with contextlib.ExitStack() as stack:
         for change, enter in _CONTEXTS.items():
             if change in changes:
@@ -38,8 +39,10 @@ def changed(changes: Collection[Change], rng: random.Random) -> Iterator[None]:
 
 # ------------------------------------------------------------------ the clock
 def install_clock() -> None:
-    """Lets `changed` set every clock of Python ahead. Called once in a process, before a candidate is imported, which
-    may keep a clock under a name of its own.
+    """Lets `changed` shift all of Python's clocks.
+
+    Called once per process, before a candidate is imported, since the candidate may store a clock
+    under another name.
     """
     for name in ("time", "monotonic", "perf_counter"):
         setattr(time, name, _ahead(getattr(time, name), 1))
@@ -62,7 +65,7 @@ def _of_now(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AlsoInstances(type):
-    """Instances of the class that is stood in for count as instances of the stand-in."""
+    """Instances of the replaced class count as instances of the replacement."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.__mro__[1])
@@ -71,24 +74,24 @@ class _AlsoInstances(type):
 class _Datetime(datetime.datetime, metaclass=_AlsoInstances):
     @classmethod
     def now(cls, tz: Any = None) -> Any:
-        """Returns the moment that the clock shows, in a time zone."""
+        """Returns the current moment of the shifted clock, in a time zone."""
         return super().fromtimestamp(time.time(), tz)
 
     @classmethod
     def utcnow(cls) -> Any:
-        """Returns the moment that the clock shows, in UTC and without a time zone."""
+        """Returns the current moment of the shifted clock, in UTC and without a time zone."""
         return super().fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None)
 
     @classmethod
     def today(cls) -> Any:
-        """Returns the moment that the clock shows."""
+        """Returns the current moment of the shifted clock."""
         return cls.now()
 
 
 class _Date(datetime.date, metaclass=_AlsoInstances):
     @classmethod
     def today(cls) -> Any:
-        """Returns the day that the clock shows."""
+        """Returns the current day of the shifted clock."""
         return super().fromtimestamp(time.time())
 
 
@@ -115,7 +118,8 @@ def _float64_by_default(_: random.Random) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _autocast(_: random.Random) -> Iterator[None]:
-    """Host code is told that autocast is on; operators convert nothing, for the reference's would, too."""
+    """Reports autocast as enabled to host code; operators convert nothing, since the reference's
+    would, too."""
     before = torch.is_autocast_enabled
     setattr(torch, "is_autocast_enabled", lambda *_: True)  # noqa: B010
     try:

@@ -1,4 +1,4 @@
-"""Which changes of the surroundings make a candidate ask for other things: a trace of each is compared."""
+"""Finds changes of the surroundings under which a candidate's trace differs."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from kernelwright.tools.tracing import slicing
 from kernelwright.tools.tracing.surroundings.draws import Changes, joint_changes, single_changes
 
 MAX_SECONDS = 3.0
-"""Seconds of processor time for all traces in changed surroundings: a network of many steps gets fewer of them."""
+"""Time limit, in processor seconds, of all traces in changed surroundings: long networks get fewer.
+"""
 Traces = Callable[[Changes], dict[str, Any]]
-"""Traces a new model in changed surroundings. Raises what the candidate raises there."""
+"""Traces a new model in changed surroundings. Raises the candidate's errors."""
 
 
 def differing_variants(
     trace: Traces, usual: dict[str, Any], rng: random.Random
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the traces that ask for other things than the usual one, each form once with the fewest changes that
-    lead to it, and the changes that the candidate refuses.
-    """
-    known, variants, refused = {_form(usual)}, list[dict[str, Any]](), list[str]()
+    """Returns the differing traces, each form once with the fewest changes, and the changes that
+    the candidate refuses."""
+    known_forms, variants, refused = {_form(usual)}, list[dict[str, Any]](), list[str]()
     begun, possible = process_time(), list[Change]()
 
     def consider(changes: Changes) -> None:
-        found = trace(changes)
-        if (form := _form(found)) not in known and len(variants) < MAX_VARIANTS:
-            known.add(form)
-            variants.append({"changes": [change.value for change in changes], "trace": found})
+        candidate_trace = trace(changes)
+        if (form := _form(candidate_trace)) not in known_forms and len(variants) < MAX_VARIANTS:
+            known_forms.add(form)
+            variants.append(
+                {"changes": [change.value for change in changes], "trace": candidate_trace}
+            )
 
     singles = single_changes(bool(usual["state"]) and not packs_weights(usual), rng)
     for changes in itertools.chain(singles, joint_changes(possible, rng)):
@@ -48,7 +50,8 @@ def differing_variants(
 
 
 def packs_weights(trace: dict[str, Any]) -> bool:
-    """Whether the constructor laid weights out anew for the calls, which cannot follow weights that come later."""
+    """Returns True if the constructor rearranged weights for the calls, which then cannot follow
+    later weights."""
     state = set(trace["state"].values())
     inputs = set(slicing.tensors_in(trace["inputs"]))
     beside = slicing.used_from_outside(trace["first"]) - state - inputs
@@ -58,7 +61,7 @@ def packs_weights(trace: dict[str, Any]) -> bool:
 
 
 def _form(trace: dict[str, Any]) -> str:
-    """A text that is equal for traces that ask for equal things, whatever their tensors are called."""
+    """Returns a text that is equal for traces with equal steps, independent of tensor numbers."""
     roots = [
         *slicing.tensors_in([*trace["inputs"], *trace["later_inputs"]]),
         *trace["state"].values(),
