@@ -1,4 +1,5 @@
-"""What a verdict exercised of a kernel: outcomes of its comparisons of data, and draws that were searched for."""
+"""Report values about a kernel's comparisons of data: outcomes exercised, and draws that were
+searched."""
 
 from __future__ import annotations
 
@@ -7,27 +8,30 @@ from enum import StrEnum
 from kernelwright.tools.faults import Number, Value
 
 MAX_COMPARISONS = 64
-"""Comparisons that a report lists, one-sided ones first."""
+"""Maximum number of comparisons listed in a report, one-sided ones first."""
 
 
 class OutcomeCoverage(StrEnum):
-    """What is known of the two outcomes of one comparison."""
+    """Knowledge about the two outcomes of a comparison."""
 
     BOTH = "both"
     UNCOVERED = "uncovered"
-    """One was never produced, though a searched draw brought the operands nearer to it than any other draw did."""
+    """An outcome never occurred, although a searched draw brought the operands closer than any
+    other draw."""
     BOUNDED = "bounded"
-    """One was never produced, and no draw on which the reference is finite brings the operands nearer: a guard of a
-    division, a value that is never negative.
+    """An outcome never occurred, and no draw with a finite reference brings the operands closer.
+
+    Examples: the guard of a division, a value that is never negative.
     """
     UNDECIDED = "undecided"
     """A conjunction or disjunction had one outcome: nothing tells how near its parts were to the other together."""
     NOT_SEARCHED = "not_searched"
-    """One was never produced, and nothing was searched for: it is evaluated at other sizes than the base size only."""
+    """An outcome never occurred, and there was no search: evaluated only at sizes other than the
+    base size."""
 
 
 class ComparisonCoverage(Value):
-    """One comparison of a kernel's text whose operands depend on loaded data."""
+    """A comparison in a kernel's source whose operands depend on loaded data."""
 
     line: int
     """Line of the candidate's file; 0 for a function of a library."""
@@ -35,21 +39,19 @@ class ComparisonCoverage(Value):
     operator: str
     """<, <=, >, >=, ==, !=, min, max, and, or; +, -, `+ constant` and `- constant` for a sum."""
     true: bool
-    """Whether it held on a lane that is not masked off; of min and max, whether the first operand was larger; of a sum,
-    whether its first operand that is data was more than 2^-14 of the other one.
-    """
+    """True on an active lane; for min and max, the first operand was larger; for a sum, its first
+    data-dependent operand exceeded 2^-14 of the other."""
     false: bool
     evaluations: int
     """Blocks that were compared."""
     outcomes: OutcomeCoverage
     nearest: tuple[Number, Number] | None = None
-    """Operands of a one-sided comparison where they came nearest, the data first."""
+    """Operands of a one-sided comparison at their smallest distance, data first."""
 
 
 class ConstantResult(Value):
-    """A result of an operation on data that was one value on all draws, although an operand took several: what the
-    kernel does with another value was not seen.
-    """
+    """A result of an operation on data with a single value on all draws although an operand varied:
+    behaviour for other values is unknown."""
 
     line: int
     """Line of the candidate's file; 0 for a function of a library."""
@@ -57,22 +59,23 @@ class ConstantResult(Value):
     operation: str
     """Of Triton's builder or language: `ashr`, `fp_to_si`, `reduce`."""
     value: Number | None = None
-    """The only value; None where it is not finite."""
+    """The only value; None if not finite."""
 
 
 class SearchedDraw(Value):
     """A draw that was made to produce outcomes that no other draw had produced."""
 
     change: str
-    """What was changed, in words."""
+    """Change of the draw, in words."""
     used: bool
-    """Whether the reference is finite and accurate on it, so that the candidate was checked on it."""
+    """The reference is finite and accurate on the draw, so that the candidate was checked."""
     produced: int = 0
     """Comparisons that have had both outcomes since."""
 
 
 class Coverage(Value):
-    """What the draws of a verdict exercised, seen by an interpreter: a GPU tells nothing of outcomes."""
+    """Comparisons exercised by a verdict's draws, observed by an interpreter: a GPU reports no
+    outcomes."""
 
     comparisons: tuple[ComparisonCoverage, ...] = ()
     comparison_count: int = 0
@@ -81,16 +84,21 @@ class Coverage(Value):
     searched: tuple[SearchedDraw, ...] = ()
     search_seconds: Number = 0.0
     unseen: str = ""
-    """Why no interpreter saw a candidate that is right on a GPU; empty where one did."""
+    """Reason why no interpreter observed a candidate that passed on a GPU; empty if observed."""
 
     @property
     def uncovered(self) -> tuple[ComparisonCoverage, ...]:
-        """The comparisons that a kernel may do something else behind, unseen."""
-        return tuple(one for one in self.comparisons if one.outcomes is OutcomeCoverage.UNCOVERED)
+        """The comparisons with an outcome behind which unseen behaviour may lie."""
+        return tuple(
+            comparison
+            for comparison in self.comparisons
+            if comparison.outcomes is OutcomeCoverage.UNCOVERED
+        )
 
     @property
     def reward_ineligible_because(self) -> str:
-        """Why a kernel that was right on all draws earns no full reward, in one line; empty where it may."""
+        """Reason for a reduced reward of a kernel that passed all draws, in a line; empty without
+        one."""
         if self.unseen:
             return f"its comparisons were seen by no interpreter: {self.unseen}"
         if not self.uncovered:

@@ -28,7 +28,7 @@ def _write_number(value: float) -> float | str:
 Number = Annotated[
     float, BeforeValidator(_read_number), PlainSerializer(_write_number, when_used="json")
 ]
-"""A float whose infinities and NaN survive JSON as the strings "inf", "-inf" and "nan"."""
+"""A float whose infinities and NaN are written to JSON as the strings "inf", "-inf" and "nan"."""
 
 
 class Value(BaseModel):
@@ -37,7 +37,7 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     def with_(self, **changes: Any) -> Any:
-        """A copy with these fields changed. The changes are not validated."""
+        """Returns a copy with changed fields, which are not validated."""
         return self.model_copy(update=changes)
 
 
@@ -50,7 +50,7 @@ class Fault(StrEnum):
     ENTRY_POINT = "entry_point"
     """No `class ModelNew`, or it cannot be built with the problem's init inputs."""
     IMPORT = "import"
-    """The module raises while it is imported."""
+    """The module raises during import."""
     NO_KERNEL = "no_kernel"
     """No Triton kernel is defined, or none is launched."""
     COMPILE = "compile"
@@ -59,7 +59,7 @@ class Fault(StrEnum):
     LAUNCH = "launch"
     """The host code raises on the way to a launch, or the launch is refused."""
     RUNTIME = "runtime"
-    """The candidate's own Python raises while it runs."""
+    """The candidate's Python code raises."""
     OUTPUT = "output"
     """Not a tensor, another number of outputs, another device."""
     SHAPE = "shape"
@@ -77,9 +77,8 @@ class Fault(StrEnum):
     OUT_OF_BOUNDS = "out_of_bounds"
     """Reads or writes outside its tensors."""
     MUTATION = "mutation"
-    """An input or a weight is changed, and the reference does not change it; or a buffer that the
-    reference updates is not there.
-    """
+    """Changes an input or weight that the reference does not change; or lacks a buffer that the
+    reference updates."""
     NONDETERMINISM = "nondeterminism"
     """Two calls on the same inputs disagree by more than the tolerance."""
     UNTRACEABLE = "untraceable"
@@ -87,17 +86,15 @@ class Fault(StrEnum):
     cannot be recorded.
     """
     UNCHECKED = "unchecked"
-    """At the problem's own size the candidate launches a kernel which this device cannot check;
-    or its weights cannot be loaded, and nothing else shows whether it uses them.
-    """
+    """At the problem's own size the candidate launches a kernel which this device cannot check; or
+    its weights cannot be loaded, and their use is unknown."""
     FALLBACK = "fallback"
     """torch, or the host, does the work that the kernels should do."""
     CHEAT = "cheat"
     """Cheating, of the kind in `Failure.cheat`."""
     UNJUDGED = "unjudged"
-    """The judge itself raised an error on this candidate; the message says where. Other
-    candidates are unaffected.
-    """
+    """The judge itself raised an error on this candidate, named in the message. Other candidates
+    are unaffected."""
     TIMEOUT = "timeout"
     CRASH = "crash"
     """The process died: signal, os._exit, a sticky CUDA error."""
@@ -118,7 +115,7 @@ class Cheat(StrEnum):
     DECOY = "decoy"
     """Launches kernels on which the output does not depend."""
     ESCAPE = "escape"
-    """Reaches for files, network, processes or memory that are not its own."""
+    """Accesses files, network, processes or memory of others."""
     FORGERY = "forgery"
     """Writes to the verdict channel, or sends data outside the protocol."""
     WEIGHTS = "weights"
@@ -177,7 +174,7 @@ class Mismatch(Value):
     output: int = 0
     """Index of the wrong output."""
     draw: str = ""
-    """The distribution it was seen on."""
+    """Distribution on which the fault occurred."""
     wrong: int = 0
     total: int = 0
     first: WrongElement | None = None
@@ -227,7 +224,8 @@ class InfrastructureError(RuntimeError):
 
 
 def clean_text(text: object, limit: int = 2000) -> str:
-    """Text from a candidate as data: control characters taken out, the middle cut with a note of how much."""
+    """Cleans text from a candidate: removes control characters, and cuts the middle with a note of
+    the amount."""
     raw = "".join(
         c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text)
     )

@@ -1,4 +1,4 @@
-"""What is asked of a verdict, and where it is at work."""
+"""Options of a verdict, and the lanes on which verdicts run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import StrEnum
 from kernelwright.tools.report import Value
 
 TRACE_TARGET = "sm_90"
-"""What the pretended GPU is where nothing is to be compiled."""
+"""Target of the pretended GPU if nothing is compiled."""
 DEFAULT_SIZES = 8
 
 
 class Lane(StrEnum):
-    """Where a verdict is at work. Waiting for the GPU is neither."""
+    """Resource on which a verdict runs. Waiting for the GPU counts for neither."""
 
     CPU = "cpu"
     GPU = "gpu"
 
 
 class Options(Value):
-    """What is asked of a verdict."""
+    """Options of a verdict."""
 
     targets: tuple[str, ...] = (TRACE_TARGET,)
     """The first decides; the others make the portability matrix.
@@ -32,26 +32,27 @@ class Options(Value):
     ncu: bool = False
     sanitizer: bool = False
     sizes: int = DEFAULT_SIZES
-    """Other sizes that it must be right at."""
+    """Number of other sizes at which the candidate must be correct."""
     seed: int | None = None
-    """Repeats the verdict that told this seed; None draws one."""
+    """Seed of an earlier verdict to repeat; None draws a new seed."""
     allow_import: tuple[str, ...] = ()
     """Installed packages whose kernels the candidate may use, beside torch, triton and the standard library."""
     train_mode: bool = False
-    """Whether a module that draws random numbers in training mode is judged as it is built, and refused as random;
-    otherwise it is judged in eval mode.
-    """
+    """Judges a module with random training mode as built, and refuses it as random; otherwise in
+    eval mode."""
     contiguous_inputs: bool = True
-    """Whether a kernel that answers wrongly on transposed, sliced or expanded inputs counts as correct, where it is
-    right on contiguous ones. `Report.ignores_strides` says so then; with False it is refused with the fault `layout`.
-    True by default: most kernels that people bring are written for contiguous inputs.
+    """Accepts a kernel that is wrong on transposed, sliced or expanded inputs but correct on
+    contiguous ones.
+
+    `Report.ignores_strides` reports such a kernel; with False it is refused with the fault
+    `layout`. True by default: most existing kernels are written for contiguous inputs.
     """
     interpret: bool | None = None
-    """False leaves the interpreter out. Otherwise kernels run under it: on a CPU that is the verdict; on a GPU it
-    follows a right answer there, at few small sizes, and shows what a GPU does not.
-    """
+    """False disables the interpreter. Otherwise kernels run under the interpreter: on a CPU this is
+    the verdict; on a GPU it follows a correct answer, at few small sizes, and finds faults that a
+    GPU does not show."""
     compile_seconds: float = 60.0
     """Seconds for tracing, and again for compiling for one target."""
     seconds: float = 120.0
-    """Seconds for the replays of one candidate at one rung."""
+    """Time limit, in seconds, of a candidate's replays at a rung."""
     lease_seconds: float = 600.0

@@ -65,8 +65,9 @@ def template_of(text: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def code_of(source: str, file: str) -> types.CodeType:
-    """A problem's text, compiled under that file name: a verdict runs it several times, at dozens
-    of sizes. Raises SyntaxError.
+    """Compiles a problem's source under a file name, cached: a verdict runs it at dozens of sizes.
+
+    Raises SyntaxError.
     """
     template, numbers = _filled.get(source, (source, ()))
     code = (
@@ -94,7 +95,7 @@ def _code_of_template(template: str, file: str, marks: tuple[int, ...]) -> types
 
 
 def _filled_in(constant: object, numbers: Mapping[int, int]) -> Any:
-    """The same code, tuple or constant with the numbers in the places of the marks."""
+    """Returns the code, tuple or constant with the marks replaced by the numbers."""
     if isinstance(constant, types.CodeType):
         return constant.replace(
             co_consts=tuple(_filled_in(inner, numbers) for inner in constant.co_consts)

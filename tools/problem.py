@@ -38,7 +38,7 @@ class Problem(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    """How people call it: `fused_softmax`, `kernelbench:1/23`, `model.py`."""
+    """Name in commands: `fused_softmax`, `kernelbench:1/23`, `model.py`."""
     source: str = Field(repr=False)
     suite: str = "file"
     """catalogue, kernelbench, tritonbench-t or file."""

@@ -17,9 +17,11 @@ class TimingMethod(StrEnum):
     GRAPH = "cuda_graph"
     """Device events around the replay of a CUDA graph: neither host code nor gaps between launches."""
     QUEUED = "queued_events"
-    """Device events around a call whose launches wait in a full queue: gaps between launches, no host code."""
+    """Device events around a call whose launches are queued before: includes gaps between launches,
+    but no host code."""
     WITH_HOST = "events_with_host"
-    """Device events around a call on an idle device: its host code counts wherever the device waits for it."""
+    """Device events around a call on an idle device: includes host code for which the device waits.
+    """
 
 
 class MixedTimings(ValueError):
@@ -95,7 +97,8 @@ class Neighbour(Value):
     uuid: str
     name: str
     busy: Number
-    """Share of the driver's last sampling period (up to a second) in which it computed, 0 to 1."""
+    """Share of the driver's last sampling period (up to a second) in which the GPU computed, 0 to
+    1."""
     power_watts: Number | None = None
 
 

@@ -37,7 +37,7 @@ ELEMENTWISE = frozenset(
         "contiguous",
     }
 )
-"""Methods after which a tensor has the shape that it had."""
+"""Methods whose result has the shape of the tensor."""
 MAX_EXPRESSION_BITS = 63
 """Longest integer that arithmetic may come to, in bits without the sign; literals are taken as they are written."""
 
@@ -161,7 +161,7 @@ def _holds_integers(node: ast.AST | None) -> TypeGuard[ast.expr]:
 
 
 def _integers_within(node: ast.AST) -> Iterator[ast.expr]:
-    """The largest expressions of integers only, in the order of the text. A lone number is not inside anything."""
+    """Returns the largest expressions of integers only, in source order; not a lone number."""
     for child in ast.iter_child_nodes(node):
         if integer(child) is not None and isinstance(child, ast.expr):
             yield child
@@ -275,7 +275,8 @@ def _entries(value: ast.List | ast.Tuple | ast.Dict) -> list[tuple[str, ast.expr
 
 
 def _maker(value: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:
-    """The call that makes a tensor and gives it its shape: behind arithmetic with numbers and elementwise methods."""
+    """Returns the call that makes a tensor and determines its shape, below arithmetic with numbers
+    and elementwise methods."""
     if isinstance(value, ast.BinOp):
         return _maker(value.left, local) or _maker(value.right, local)
     if isinstance(value, ast.Name):

@@ -144,7 +144,8 @@ class OwnWork(Value):
     """Mode of the check: strict, share:P or report."""
     accepted: bool = False
     share: Number | None = None
-    """The share of GPU time (on a GPU) or of counted operations (on a CPU) in its own kernels, 0 to 1."""
+    """Share of GPU time (on a GPU) or of counted operations (on a CPU) in the candidate's kernels,
+    0 to 1."""
     share_of: str = ""
     """Measure of the share: gpu_time or operations."""
     needed: bool | None = None
@@ -176,11 +177,12 @@ class CorrectnessResult(Value):
     interpreter, whose own rounding depends on which programs run together.
     """
     seed: int | None = None
-    """The seed of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
+    """Seed of draws, sizes and program order: `agent check --seed` repeats the verdict with this
+    seed."""
     random_outputs: tuple[int, ...] = ()
     """Outputs of the reference that follow torch's generators: a wrong answer there is not the candidate's fault."""
     tried: tuple[Tried, ...] = ()
-    """The sizes that it was checked at, in order, with their outcomes."""
+    """Checked sizes, in order, with their outcomes."""
     layouts: tuple[LayoutCheck, ...] = ()
     """Calls on inputs in other memory layouts (transposed, sliced, expanded) at one of the sizes."""
     host_choices: tuple[HostChoice, ...] = ()
@@ -188,9 +190,8 @@ class CorrectnessResult(Value):
     interpreter did not take either.
     """
     unanswered: str = ""
-    """Inputs without a right answer that cost the full reward alone (rows of minus infinity, NaN whose sign is set);
-    empty where there are none.
-    """
+    """Inputs without a correct answer that only reduce the reward (rows of minus infinity, NaN with
+    a set sign); else empty."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 
@@ -219,7 +220,7 @@ class Environment(Value):
     driver: str = ""
     host: str = ""
     fp_fusion: str = ""
-    """TRITON_DEFAULT_FP_FUSION as it was set."""
+    """Value of TRITON_DEFAULT_FP_FUSION."""
 
 
 class Report(Value):
@@ -232,9 +233,9 @@ class Report(Value):
     rung: Rung = Rung.SOURCE
     """The highest rung that was entered."""
     failure: Failure | None = None
-    """The first failure, of whatever rung."""
+    """The first failure, of any rung."""
     correct: bool = False
-    """Passed every check of the highest correctness rung that was asked for, and does its own work."""
+    """Passed every check of the highest requested correctness rung, by the candidate's own work."""
     correct_kb: bool | None = None
     judged_on: str = ""
     """cpu (interpreted, shrunk shapes: never a speed reward) or the GPU's name."""
@@ -252,7 +253,8 @@ class Report(Value):
     Such a problem earns no reward.
     """
     narrow_contract: str = ""
-    """Why a correct candidate earns no full reward: its own guard takes too few sizes. Empty for every other."""
+    """Reason for a reduced reward of a correct candidate: a guard that admits too few sizes. Empty
+    otherwise."""
     coverage: Coverage | None = None
     """Coverage of the kernels' comparisons, under the interpreter; None if not reached, or if no
     interpreter can run the problem.
@@ -276,7 +278,7 @@ class Report(Value):
     @model_validator(mode="before")
     @classmethod
     def _of_an_earlier_version(cls, report: Any) -> Any:
-        """Before version 3 torch.compile was timed with its host code, and the ratio over it mixed both methods."""
+        """Drops the ratio over torch.compile from reports before version 3: it mixed two methods."""
         profile = report.get("profile") if isinstance(report, dict) else None
         if not isinstance(profile, dict) or report.get("schema_version", SCHEMA_VERSION) >= 3:
             return report
@@ -360,7 +362,7 @@ class Report(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def reward_eligible(self) -> bool:
-        """Whether it may earn a full reward. Part of the JSON."""
+        """True if the candidate may earn a full reward. Part of the JSON."""
         return not self.reward_ineligible_because
 
     @computed_field  # type: ignore[prop-decorator]

@@ -83,7 +83,8 @@ def kernels(text: str) -> tuple[str, ...]:
 
 
 def candidate_hash(text: str) -> str:
-    """SHA-256 over the syntax tree: layout, comments and docstrings do not change it. Hex, 64."""
+    """Returns SHA-256 over the syntax tree, 64 hex digits: independent of layout, comments and
+    docstrings."""
     return source_hash(text)
 
 

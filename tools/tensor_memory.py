@@ -36,7 +36,7 @@ def has_memory(value: object) -> bool:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """The address of its storage."""
+    """Returns the address of a tensor's storage."""
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -50,6 +50,6 @@ def address_range(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def overlap(first: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the ranges of their addresses do; both have elements."""
+    """Returns True if the address ranges of two nonempty tensors overlap."""
     (begin, end), (low, high) = address_range(first), address_range(other)
     return begin < high and low < end

@@ -21,7 +21,8 @@ UNCACHED_FAULTS = frozenset({Fault.TIMEOUT, Fault.MEMORY, Fault.CRASH})
 
 @cache
 def evaluator_version() -> str:
-    """SHA-256 over the text of tools/: any change of the judge makes its old verdicts unknown. Hex, 12."""
+    """Returns SHA-256 over the source of tools/, 12 hex digits: any change of the judge invalidates
+    cached verdicts."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -45,7 +45,7 @@ def describe(value: Any, tensor: Callable[[Any], Json]) -> Json:
 
 
 def restore(tree: Json, tensor: Callable[[Json], Any]) -> Any:
-    """The inverse of `describe`. Raises WireError for a tree that `describe` does not make."""
+    """Inverts `describe`. Raises WireError for a tree that `describe` does not make."""
     import torch
 
     if isinstance(tree, list):

@@ -32,7 +32,8 @@ class Cache:
 
         folder: read and written by the trusted side only. most_bytes: maximum size in memory.
         """
-        self._folder, self._most_bytes = folder, most_bytes
+        self._folder = folder
+        self._most_bytes = most_bytes
         if folder is not None:
             _prune(folder, most_bytes_on_disk)
         self._held: OrderedDict[str, CompileOutcome] = OrderedDict()

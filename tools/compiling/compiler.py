@@ -73,7 +73,9 @@ class Compiler:
         zygote: of kind COMPILE. kernel_seconds: time limit per kernel. processes: maximum number
         of processes per call of `compile`.
         """
-        self._zygote, self._kernel_seconds, self._processes = zygote, kernel_seconds, processes
+        self._zygote = zygote
+        self._kernel_seconds = kernel_seconds
+        self._processes = processes
         self._cache = Cache(folder)
         self._under_way: dict[tuple[str, tuple[str, ...]], Future[CompileOutcome | None]] = {}
         """Compilations running in other threads, by the kernel's address and the requested texts.

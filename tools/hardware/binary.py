@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 _SIZED = 4
 """Record format with 16-bit size and a body; the others hold their value in those 16 bits."""
-_FRAME_SIZE, _REGISTERS, _MAX_STACK_SIZE = 0x11, 0x2F, 0x23
+_FRAME_SIZE = 0x11
+_REGISTERS = 0x2F
+_MAX_STACK_SIZE = 0x23
 _NOT_CODE = (
     ".debug",
     ".nv_debug",

@@ -53,7 +53,10 @@ class Lease:
         seconds: maximum waiting time. turn: descriptor of the lock on the GPU. timing: descriptor
         of the shared timing lock; None: no other process has the GPU.
         """
-        self._gpu, self._seconds, self._turn, self._timing = gpu, seconds, turn, timing
+        self._gpu = gpu
+        self._seconds = seconds
+        self._turn = turn
+        self._timing = timing
 
     def take_whole(self) -> None:
         """From here on nobody else has a turn. This process must have nothing under way on the

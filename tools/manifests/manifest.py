@@ -23,7 +23,8 @@ TRIVIAL_ANSWERS = ("zeros", "constant", "row_0", "other_input")
 """Wrong answers which compute nothing from the problem's inputs: a problem which accepts any of
 them is degenerate.
 """
-KB_TOLERANCE_FP32, KB_TOLERANCE_HALF = 1e-4, 1e-2
+KB_TOLERANCE_FP32 = 1e-4
+KB_TOLERANCE_HALF = 1e-2
 
 
 class Passing(Value):

@@ -69,9 +69,11 @@ def exact_products() -> Iterator[None]:
     """
     import torch
 
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
+    cudnn = torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32, cudnn.allow_tf32 = False, False
+    matmul.allow_tf32 = False
+    cudnn.allow_tf32 = False
     try:
         yield
     finally:

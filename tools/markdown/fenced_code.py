@@ -75,7 +75,8 @@ class Block:
         """Stores the block. label: first word behind the opening fence, such as `python`; empty
         if missing.
         """
-        self.label, self.text = label, text
+        self.label = label
+        self.text = text
 
     @cached_property
     def tree(self) -> ast.Module | None:

@@ -164,7 +164,8 @@ def _plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     """
     import torch
 
-    shape, dtype = None, None
+    shape = None
+    dtype = None
     tensors = [argument for argument in args if isinstance(argument, torch.Tensor)]
     if any(isinstance(v, torch.Tensor | torch.dtype) for v in kwargs.values()):
         return None, None

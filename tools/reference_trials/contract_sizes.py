@@ -1,8 +1,10 @@
-"""Sizes that a candidate's own guard fixes: its host code raises where they are not the problem's own. They lie outside
-of its contract, so they keep their values, and the other sizes are varied.
+"""Sizes fixed by a candidate's own guard: its host code raises at other values than the problem's.
 
-Example: a draft of a Llama block holds `hidden` and `inter` as constants and raises ValueError where they differ; it is
-checked at their own values, with other numbers of tokens.
+Such values are outside of its contract, so these sizes keep their values, and the others are
+varied.
+
+Example: a draft of a Llama block holds `hidden` and `inter` as constants and raises ValueError for
+other values; it is checked at these values, with other numbers of tokens.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ MAX_MESSAGE_CHARACTERS = 200
 
 
 def is_guarded(failures: Sequence[Failure | None], index: int) -> bool:
-    """Whether a candidate's host code raises at the size `index`, and not at the problem's own, which comes first."""
+    """Returns True if a candidate's host code raises at the size `index`, but not at the problem's
+    own, which comes first."""
     if index >= len(failures):
         return False
-    own, other = failures[0], failures[index]
-    return own is None and other is not None and other.fault in GUARD_FAULTS
+    own_failure, failure = failures[0], failures[index]
+    return own_failure is None and failure is not None and failure.fault in GUARD_FAULTS
 
 
 def outside_contract(
@@ -55,12 +58,15 @@ def outside_contract(
 
 
 def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str, int]]:
-    """Sizes that are changed together, because the problem gives them one value, while all others keep theirs; only
-    those with which the reference runs. One that is small already is doubled, which keeps what divides it.
+    """Returns groups of sizes that are changed together because their values are equal, all others
+    being unchanged.
+
+    Only groups with which the reference runs. A size that is small already is doubled, which
+    preserves its divisors.
     """
-    own = changeable_integers(problem)
+    values = changeable_integers(problem)
     groups: dict[int, dict[str, int]] = {}
-    for name, value in own.items():
+    for name, value in values.items():
         smaller = small.get(name, value)
         groups.setdefault(value, {})[name] = smaller if smaller != value else 2 * value
     return [group for group in groups.values() if _runs(problem, group)]
@@ -69,7 +75,8 @@ def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str
 def with_fixed_sizes(
     problem: Problem, free: Sequence[Mapping[str, int]]
 ) -> tuple[Problem, dict[str, int]]:
-    """The problem in which only the sizes of `free` may change, and the fixed ones with their values."""
+    """Returns the problem in which only the sizes of `free` may change, and the fixed sizes with
+    their values."""
     names = {name for group in free for name in group}
     fixed = {
         name: value for name, value in changeable_integers(problem).items() if name not in names

@@ -25,20 +25,21 @@ MAX_NAMED_MODULES = 3
 
 
 class JudgedProblem(NamedTuple):
-    """A problem as it is judged."""
+    """A problem as judged, in its mode."""
 
     problem: Problem
-    """In eval mode where `reason` is not empty, else as it was given."""
+    """In eval mode if `reason` is not empty; otherwise unchanged."""
     reason: str = ""
-    """Why it is judged in eval mode: `the module's Dropout draws random numbers in training mode`."""
+    """Reason for eval mode: `the module's Dropout draws random numbers in training mode`."""
 
 
 @functools.lru_cache(maxsize=512)
 def as_judged(problem: Problem) -> JudgedProblem:
-    """Puts a problem into eval mode where its random numbers then end; every other problem stays as it is.
+    """Puts a problem into eval mode if that removes its random numbers; returns any other problem
+    unchanged.
 
-    Example: `F.dropout(x, 0.1, training=self.training)` is judged in eval mode; with `training=True` it stays, and the
-    judge refuses it as random.
+    Example: `F.dropout(x, 0.1, training=self.training)` is judged in eval mode; with
+    `training=True` the problem is unchanged, and the judge refuses it as random.
     """
     if lines_that_may_draw(problem) == ():
         return JudgedProblem(problem)
@@ -58,7 +59,8 @@ def as_judged(problem: Problem) -> JudgedProblem:
 
 
 def in_eval_mode(problem: Problem) -> Problem | None:
-    """The problem with `self.eval()` at the end of Model's constructor; None where Model is no class of the text."""
+    """Returns the problem with `self.eval()` at the end of Model's constructor; None if Model is no
+    class in the source."""
     try:
         tree = parse(problem.source)
     except ProblemError:
@@ -80,7 +82,7 @@ def in_eval_mode(problem: Problem) -> Problem | None:
 
 
 def _insert_constructor(lines: list[str], model: ast.ClassDef) -> None:
-    """A constructor that builds as the inherited one does, after the last line of the class."""
+    """Inserts a constructor like the inherited one after the last line of the class."""
     if model.body[0].lineno == model.lineno:
         following = origin_of_line(lines, model.lineno + 1).directive
         lines[model.lineno - 1 : model.end_lineno] = [*ast.unparse(model).splitlines(), following]
@@ -119,8 +121,10 @@ def _indent_of(lines: list[str], statement: ast.stmt) -> str:
 
 # -------------------------------------------------------------- random numbers
 def lines_that_may_draw(problem: Problem) -> tuple[int, ...] | None:
-    """Lines at which forward calls operators that may draw random numbers; None where it may draw at unknown places
-    (Python's generators, a text that does not run without data).
+    """Returns lines at which forward calls operators that may draw random numbers; None if the
+    lines are unknown.
+
+    Unknown are draws by Python's generators, and sources that do not run without data.
     """
     try:
         lines = measure_cost(problem).draw_lines
@@ -132,9 +136,8 @@ def lines_that_may_draw(problem: Problem) -> tuple[int, ...] | None:
 
 
 def _modules_that_draw(problem: Problem) -> list[str]:
-    """Class names of the modules whose forward draws random numbers in one call on the CPU; `forward` for draws of
-    Python's or NumPy's generators.
-    """
+    """Returns class names of the modules that draw random numbers in a call on the CPU; `forward`
+    for Python's or NumPy's generators."""
     import torch
 
     with load_for_dry_run(problem.source) as module, torch.no_grad(), seeded(0, python=True):
@@ -154,7 +157,8 @@ def _python_states() -> tuple[Any, str]:
 
 @functools.cache
 def _draw_watch() -> Any:
-    """A class of dispatch modes that note the modules whose operators move torch's generator."""
+    """Returns a class of dispatch modes that record the modules whose operators advance torch's
+    generator."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -179,7 +183,8 @@ def _draw_watch() -> Any:
 
 
 def _module_at_work() -> str:
-    """The class of the innermost module whose method is on the stack; `forward` for the problem's Model itself."""
+    """Returns the class of the innermost module on the stack; `forward` for the problem's Model
+    itself."""
     import torch
 
     frame = sys._getframe(2)

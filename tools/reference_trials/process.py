@@ -1,4 +1,5 @@
-"""The process that runs references, seen from outside: asked, late, dead, and where in a text it was at work then."""
+"""Controls the process that runs references: requests, time limits, death, and the current source
+position."""
 
 from __future__ import annotations
 
@@ -20,23 +21,23 @@ from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOu
 MODULE = "kernelwright.tools.reference_trials.worker"
 READY_SECONDS = 120.0
 PLACE_SECONDS = 0.5
-"""Seconds that the process is given to write where it is at work."""
+"""Time, in seconds, for the process to print its current position."""
 MIN_WAIT_SECONDS = 0.05
 """Shortest wait between two looks at the processor time of a process that is at work."""
 MIN_PROCESSOR_SHARE = 0.05
 """Share of a processor below which a process sleeps or waits for something, and is not merely slowed down."""
 MAX_SLOWDOWN = 10.0
-"""Longest time for an answer, as a multiple of the processor seconds that it may take."""
+"""Maximum time for an answer, as a multiple of its limit in processor seconds."""
 MEMORY_SHARE = 0.75
 """Share of this machine's memory that a reference may take."""
 _PLACE = re.compile(r'File "<reference[^"]*", line (\d+) in (.+)')
 
 
 class ReferenceProcess:
-    """Runs one reference after the other until one ends it."""
+    """Runs references in sequence until the process ends."""
 
     def __init__(self) -> None:
-        """Starts the process; `ask` waits until it is ready. Raises InfrastructureError."""
+        """Starts the process; `ask` waits until ready. Raises InfrastructureError."""
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._is_ready = False
         self.was_stopped = False
@@ -51,11 +52,12 @@ class ReferenceProcess:
     def run(
         self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float
     ) -> EntryAnswer:
-        """Calls a function of ours in the process, which may run the problem's reference.
+        """Calls a function in the process, which may run the problem's reference.
 
-        entry: `package.module:function`, called with the problem and the arguments; its result is JSON. seconds: of
-        processor time. Raises WorkerTimedOut where it takes more or does nothing for so long, WorkerDied where the
-        reference ended the process, and InfrastructureError where the process does not start.
+        entry: `package.module:function`, called with the problem and the arguments; its result is
+        JSON. seconds: limit in processor seconds. Raises WorkerTimedOut if exceeded or if idle for
+        as long, WorkerDied if the reference ended the process, and InfrastructureError if the
+        process does not start.
         """
         if not self._is_ready:
             try:
@@ -71,10 +73,10 @@ class ReferenceProcess:
         return EntryAnswer.model_validate_json(self._receive(seconds, used_before))
 
     def _receive(self, seconds: float, used_before: float) -> bytes:
-        """Returns the answer. A busy machine, which gives the process little processor time, costs it none of its
-        seconds. Raises WorkerTimedOut, WorkerDied.
+        """Returns the answer. Time without a processor, on a busy machine, does not count. Raises
+        WorkerTimedOut, WorkerDied.
 
-        used_before: processor seconds of the process before it was asked.
+        used_before: processor seconds of the process before the request.
         """
         begun = time.monotonic()
         used = 0.0
@@ -90,11 +92,12 @@ class ReferenceProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """True while the process runs."""
         return self._worker.alive
 
-    def place(self, problem: Problem) -> str:
-        """Where in the problem's text the process is at work, or was when it died; empty where that is not known."""
+    def source_position(self, problem: Problem) -> str:
+        """Returns the current or last position of the process in the problem's source; empty if
+        unknown."""
         if self._worker.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._worker.pid, PLACE_SIGNAL)
@@ -113,7 +116,7 @@ class ReferenceProcess:
         self._worker.end()
 
     def end(self) -> None:
-        """Ends the process and all that it started."""
+        """Kills the process and its children."""
         self._worker.close()
         self._printed.close()
 

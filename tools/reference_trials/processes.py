@@ -1,6 +1,6 @@
-"""Keeps warm processes that run references, and starts another where one is ended.
+"""Pool of warm processes that run references; replaces processes that are killed.
 
-A process costs some hundred megabytes of memory, so that one which nobody has asked for a while is ended.
+A process takes some hundred megabytes of memory, so idle processes are ended after a while.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ IDLE_SECONDS = 60.0
 
 
 class ReferenceStopped(ProblemError):
-    """The reference took too much time, or ended its process. On a less loaded machine it may work."""
+    """Raised if the reference took too much time, or ended its process. May succeed on a less
+    loaded machine."""
 
 
 class ReferenceProcesses:
@@ -34,16 +35,15 @@ class ReferenceProcesses:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(MAX_PROCESSES)
+        self._slots = threading.BoundedSemaphore(MAX_PROCESSES)
         self._idle: list[ReferenceProcess] = []
         self._at_work: dict[ReferenceProcess, str] = {}
         """Hash of the problem whose reference each busy process runs."""
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Starts a process, which imports torch beside whatever is done until it is used. Raises
-        InfrastructureError.
-        """
+        """Starts a process, which imports torch in parallel to other work. Raises
+        InfrastructureError."""
         with self._lock:
             if not self._idle:
                 self._idle.append(type(self).new_process())
@@ -52,17 +52,20 @@ class ReferenceProcesses:
     def run(
         self, entry: str, problem: Problem, arguments: Mapping[str, JsonValue], seconds: float
     ) -> JsonValue:
-        """Returns the result of `entry` (`package.module:function`), called with the problem and the arguments.
+        """Returns the result of `entry` (`package.module:function`), called with the problem and
+        the arguments.
 
-        Raises ProblemError with the reference's line where it fails, ReferenceStopped where it takes more than
-        `seconds` or ends its process, and InfrastructureError where no process starts or `stop` ended it.
+        Raises ProblemError with the reference's line if the reference fails, ReferenceStopped if it
+        takes more than `seconds` or ends its process, and InfrastructureError if no process starts
+        or `stop` ended it.
         """
         with self._process(problem.hash) as process:
             try:
                 answer = process.run(entry, problem, arguments, seconds)
             except WorkerTimedOut:
                 raise ReferenceStopped(
-                    f"the reference {problem.name} fails{process.place(problem)}: it took more than {seconds:g} s"
+                    f"the reference {problem.name} fails{process.source_position(problem)}: "
+                    f"it took more than {seconds:g} s"
                 ) from None
             except WorkerDied as death:
                 if process.was_stopped:
@@ -70,7 +73,7 @@ class ReferenceProcesses:
                         f"the reference {problem.name} was stopped: run it again where its result is wanted"
                     ) from None
                 raise ReferenceStopped(
-                    f"the reference {problem.name} fails{process.place(problem)}: {death}"
+                    f"the reference {problem.name} fails{process.source_position(problem)}: {death}"
                 ) from None
         if answer.internal_error:
             raise InfrastructureError(
@@ -82,10 +85,9 @@ class ReferenceProcesses:
 
     @contextmanager
     def _process(self, problem_hash: str) -> Iterator[ReferenceProcess]:
-        """Gives an idle process, or a new one. It is ended where the block raises: a late answer would be taken for
-        that of the next reference.
-        """
-        with self._places:
+        """Context manager with an idle or new process, which is killed after an error: a late
+        answer would be taken for the next reference's."""
+        with self._slots:
             process = self._idle_process() or type(self).new_process()
             self._at_work[process] = problem_hash
             try:
@@ -106,7 +108,7 @@ class ReferenceProcesses:
                 process.stop()
 
     def _idle_process(self) -> ReferenceProcess | None:
-        """Takes an idle process that is still alive; None where there is none."""
+        """Removes a live process from the idle ones; None without any."""
         while True:
             with self._lock:
                 process = self._idle.pop() if self._idle else None

@@ -1,9 +1,8 @@
-"""Tries references before anything else runs them: one that exits, loops, crashes or takes all memory ends a process of
-its own, and is told as the problem's fault.
+"""Tries references before their first use: one that exits, loops, crashes or exhausts memory ends
+only a separate process.
 
-The judge itself tries the reference of each verdict (`tools/evaluation/ladder.py`), so that no entry can forget it.
-Whoever wants to know before a verdict, such as a command that pays for answers, asks here first; the outcome is
-remembered.
+The judge tries the reference of each verdict (`tools/evaluation/ladder.py`), so that no caller can
+forget it. Commands that pay for answers ask here before; the outcome is cached.
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ from kernelwright.tools.reference_trials.processes import ReferenceProcesses, Re
 from kernelwright.tools.reference_trials.worker import TrialOutcome
 
 TRIAL_SECONDS = 60.0
-"""Processor seconds for one reference: at the size of a judge without a GPU nearly all take less than one."""
+"""Limit in processor seconds for a reference: at the size of a judge without a GPU nearly all take
+less than one."""
 MAX_REMEMBERED = 4096
-"""Problems whose outcome is remembered."""
+"""Maximum number of cached outcomes."""
 STOPPED_SECONDS = 600.0
-"""Seconds for which it is remembered that a reference took too much time or ended its process: a loaded machine may
-have caused it.
-"""
+"""Time, in seconds, for which a timeout or death is cached: a loaded machine may have caused it."""
 TRIAL_ENTRY = "kernelwright.tools.reference_trials.worker:trial"
 
 
@@ -49,23 +47,22 @@ class ReferenceTrials:
         self._lock = threading.Lock()
         self._processes = ReferenceProcesses()
         self._outcomes: OrderedDict[tuple[str, bool], _Remembered] = OrderedDict()
-        """By a problem's hash and whether it is judged in training mode."""
+        """By the problem's hash and train_mode."""
         self._under_way: dict[tuple[str, bool], threading.Lock] = {}
 
     def begin(self) -> None:
-        """Starts a process, which imports torch beside whatever is done until the first trial. Raises
-        InfrastructureError.
-        """
+        """Starts a process, which imports torch in parallel to other work until the first trial.
+        Raises InfrastructureError."""
         self._processes.begin()
 
     def require_working(
         self, problem: Problem, *, train_mode: bool = False, may_be_random: bool = False
     ) -> None:
-        """Raises ProblemError where the reference fails, with its line where that is known, or is random; and
-        InfrastructureError where no process starts.
+        """Raises ProblemError, with the line if known, if the reference fails or is random;
+        InfrastructureError if no process starts.
 
-        train_mode: the problem is judged as it is built, and not in eval mode. may_be_random: the caller has a
-        candidate, which may draw what the reference draws.
+        train_mode: judges the problem as built, not in eval mode. may_be_random: the caller has a
+        candidate, which may draw the reference's random numbers.
         """
         check_form(problem.source)
         outcome = self.known_outcome(problem, train_mode=train_mode)
@@ -78,7 +75,7 @@ class ReferenceTrials:
             raise ProblemError(message)
 
     def known_outcome(self, problem: Problem, *, train_mode: bool) -> TrialOutcome | None:
-        """Returns the outcome of an earlier trial; None where there was none."""
+        """Returns the outcome of an earlier trial; None without one."""
         with self._lock:
             remembered = self._outcomes.get((problem.hash, train_mode))
         if remembered is None or time.monotonic() >= remembered.forgotten_at:
@@ -93,9 +90,10 @@ class ReferenceTrials:
         self._remember(problem, train_mode, outcome, float("inf"))
 
     def run(self, entry: str, problem: Problem, arguments: dict[str, JsonValue]) -> JsonValue:
-        """Returns the JSON result of a function of ours that runs the reference (`package.module:function`).
+        """Returns the JSON result of a function that runs the reference
+        (`package.module:function`).
 
-        Raises ProblemError where the reference fails, takes too much time or ends its process.
+        Raises ProblemError if the reference fails, takes too much time or ends its process.
         """
         return self._processes.run(entry, problem, arguments, self._seconds)
 
@@ -107,7 +105,7 @@ class ReferenceTrials:
 
     @contextmanager
     def _alone(self, problem: Problem, train_mode: bool) -> Iterator[None]:
-        """Nobody else tries the problem meanwhile."""
+        """Context manager that excludes other trials of the problem."""
         key = problem.hash, train_mode
         with self._lock:
             lock = self._under_way.setdefault(key, threading.Lock())

@@ -1,7 +1,8 @@
-"""The process in which references are run (`kernelwright.worker_process`): it says `ready`, reads one `EntryCall` as
-JSON after the other, and answers each with an `EntryAnswer`.
+"""The process that runs references (`kernelwright.worker_process`).
 
-What a reference prints goes to stderr, where the parent also finds the place at which this process hangs or dies.
+Prints `ready`, reads `EntryCall`s as JSON, and answers each with an `EntryAnswer`. The references'
+output goes to stderr, from which the parent also reads the position at which this process hangs or
+dies.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ if TYPE_CHECKING:
     from kernelwright.tools.references.input_spec import InputSpec
 
 MAX_OWN_SIZE_SECONDS = 15.0
-"""Processor seconds for a reference that needs data at its own size; after that only smaller sizes are tried."""
+"""Limit in processor seconds for a reference that needs data at its own size; after that only
+smaller sizes are tried."""
 PLACE_SIGNAL = signal.SIGUSR1
-"""The signal at which this process writes to stderr where it is at work."""
+"""Signal upon which this process prints its stack to stderr."""
 
 
 class EntryCall(Value):
     """A call of one of our functions, which runs a problem's reference."""
 
     entry: str
-    """`package.module:function`; it takes the problem and the arguments."""
+    """`package.module:function`, called with the problem and the arguments."""
     problem: Problem
     arguments: dict[str, JsonValue] = {}
 
@@ -52,12 +54,12 @@ class EntryAnswer(Value):
 
 
 class TrialOutcome(Value):
-    """What came of one trial."""
+    """Outcome of a trial."""
 
     error: str = ""
-    """Why the reference cannot be used; empty where it works."""
+    """Reason why the reference cannot be used; empty if usable."""
     randomness: str = ""
-    """Why no kernel can give its answer; empty where the reference is not random."""
+    """Reason why no kernel can reproduce the answer; empty for a deterministic reference."""
 
 
 def main() -> None:
@@ -84,7 +86,7 @@ def main() -> None:
 
 
 def _raise_exit(status: int) -> NoReturn:
-    """Takes the place of `os._exit`, so that a reference that calls it is named with its line."""
+    """Replaces `os._exit`, so that a reference that calls it is reported with its line."""
     raise SystemExit(status)
 
 
@@ -100,7 +102,8 @@ def _answer(call: EntryCall) -> EntryAnswer:
 
 
 def trial(problem: Problem, train_mode: bool) -> JsonValue:
-    """An entry: tries the reference, and returns the `TrialOutcome` as JSON. Raises ProblemError where it fails."""
+    """Entry point: tries the reference; returns the `TrialOutcome` as JSON. Raises ProblemError if
+    it fails."""
     try_reference(problem)
     return TrialOutcome(randomness=randomness_of(problem, train_mode=train_mode)).model_dump(
         mode="json"
@@ -108,7 +111,8 @@ def trial(problem: Problem, train_mode: bool) -> JsonValue:
 
 
 def run_with_data(problem: Problem) -> JsonValue:
-    """An entry: runs the reference on a CPU at the problem's sizes. Raises ProblemError where it fails."""
+    """Entry point: runs the reference on a CPU at the problem's sizes. Raises ProblemError if it
+    fails."""
     from kernelwright.tools.references.input_spec import describe_on
 
     describe_on(problem, "cpu")
@@ -116,15 +120,16 @@ def run_with_data(problem: Problem) -> JsonValue:
 
 
 def try_reference(problem: Problem) -> None:
-    """Runs the reference without data at its own size, or with data where it needs them, and with data at the size that
-    a judge without a GPU uses.
+    """Runs the reference without data at its own size (with data if required), and with data at the
+    size of a CPU judge.
 
-    Raises ProblemError where it fails, or returns no tensor.
+    Raises ProblemError if the reference fails, or returns no tensor.
     """
     from kernelwright.tools.references.input_spec import WITHOUT_DATA_ERRORS, describe_on
     from kernelwright.tools.references.small_sizes import shrink
 
-    spec, trouble = None, None
+    spec = None
+    trouble = None
     try:
         spec = describe_on(problem, "meta")
     except WITHOUT_DATA_ERRORS:
@@ -142,8 +147,10 @@ def try_reference(problem: Problem) -> None:
 
 
 def _described_with_data(problem: Problem) -> tuple[InputSpec | None, ProblemError | None]:
-    """The reference, run on the CPU at its own size. Where that takes too much time, nothing; where it takes too much
-    memory, the error, which only counts where no smaller size can be run.
+    """Runs the reference on the CPU at its own size. Returns nothing after a timeout, and the error
+    if memory runs out.
+
+    Such an error only counts if no smaller size can be run.
     """
     from kernelwright.tools.references.input_spec import describe_on
 
@@ -162,8 +169,10 @@ def _described_with_data(problem: Problem) -> tuple[InputSpec | None, ProblemErr
 
 
 def randomness_of(problem: Problem, *, train_mode: bool) -> str:
-    """One line with its place where the outputs follow torch's generator in the mode in which the problem is judged;
-    empty where they do not, or where no size is small enough to try.
+    """Returns a line with the source position if the outputs depend on torch's generator; empty
+    otherwise.
+
+    Also empty if no size is small enough to try.
     """
     from kernelwright.tools.expected.prepared_problem import prepare_problem
     from kernelwright.tools.reference_trials.eval_mode import as_judged, lines_that_may_draw
@@ -176,8 +185,8 @@ def randomness_of(problem: Problem, *, train_mode: bool) -> str:
     judged = problem if train_mode else as_judged(problem).problem
     randomness = prepare_problem(judged.with_sizes(small.sizes), "cpu", 1).randomness
     origins = [str(origin_of_line(problem.source, number)) for number in lines or ()]
-    place = f" at {' and '.join(filter(None, origins))}" if any(origins) else ""
-    return randomness.replace("the reference is random", f"the reference is random{place}", 1)
+    position = f" at {' and '.join(filter(None, origins))}" if any(origins) else ""
+    return randomness.replace("the reference is random", f"the reference is random{position}", 1)
 
 
 def _raise_timeout(number: int, frame: object) -> NoReturn:

@@ -36,7 +36,8 @@ FLOAT64_MEMORY_DIVISOR = 16
 
 
 def is_too_large_for_float64(device: str, tensors: list[Any]) -> bool:
-    """Whether these tensors in float64, with intermediate results, would take most of a GPU's memory."""
+    """Returns True if these tensors in float64, with intermediate results, would take most of a
+    GPU's memory."""
     import torch
 
     if device == "cpu":

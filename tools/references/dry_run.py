@@ -130,7 +130,8 @@ def count_held_elements(problem: Problem) -> int:
 
 @contextlib.contextmanager
 def without_data() -> Iterator[None]:
-    """New tensors have no values. `torch.normal` of numbers is among them, which `torch.device` does not move."""
+    """Context manager in which new tensors have no values, including `torch.normal` of numbers,
+    which `torch.device` does not move."""
     import torch
 
     with torch.device("meta"), _normal_too()():
@@ -139,7 +140,7 @@ def without_data() -> Iterator[None]:
 
 @functools.cache
 def _normal_too() -> Any:
-    """A class of modes in which `torch.normal` of numbers gives no values."""
+    """Returns a class of modes in which `torch.normal` of numbers yields no values."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -208,9 +209,9 @@ def _line_at_work() -> int:
 
 @functools.cache
 def _counter() -> Any:
-    """A class of dispatch modes that count.
+    """Returns a class of dispatch modes that count operators.
 
-    They answer for numbers read from tensors without data, which a real run must confirm.
+    They answer reads of numbers from tensors without data, which a real run must confirm.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -224,7 +225,9 @@ def _counter() -> Any:
     class Counter(TorchDispatchMode):
         def __init__(self, most: int) -> None:
             super().__init__()
-            self.most, self.operations, self.ops = most, 0, 0
+            self.most = most
+            self.operations = 0
+            self.ops = 0
             self.draw_lines: list[int] = []
 
         def __torch_dispatch__(

@@ -57,7 +57,7 @@ FILLING_CHOICES = 8
 
 
 class Draw(StrEnum):
-    """A distribution of the values that inputs are given; it maps the numbers of the problem's own draw."""
+    """A distribution of input values, as a map of the numbers of the problem's own draw."""
 
     OWN = "own"
     SIGNED = "signed"
@@ -88,7 +88,7 @@ class Draw(StrEnum):
     with eager.
     """
     NEGATIVE_NAN = "negative_nan"
-    """The same with NaN whose sign is set."""
+    """NaN as in NAN, with a set sign."""
     INFINITE = "infinite"
     """Signed, one value in 97 infinite and one in 41 a power of two up to four million.
 
@@ -129,9 +129,8 @@ class Draw(StrEnum):
     EXPONENTS = "exponents"
     """One input holds numbers of every exponent of its type, of both signs (redrawing/every_exponent.py)."""
     MATRICES = "matrices"
-    """Matrices among the inputs and the weights are triangular, of rank one, of equal halves, ..., vectors are one
-    number, inputs of one form are equal, indices count up (redrawing/matrix_structures.py).
-    """
+    """Matrices among inputs and weights are triangular, of rank one, of equal halves, ...; vectors
+    constant, inputs of equal form equal, indices counting up (redrawing/matrix_structures.py)."""
     SUBNORMAL = "subnormal"
     """All numbers of the largest input are below the smallest normal one of its type."""
     MINUS_INFINITE_ROWS = "minus_infinite_rows"
@@ -160,7 +159,7 @@ SCALE_LIMITS = (50, 24, 12)
 `std` sums in float64 on a CPU, and kernels need not.
 """
 LIMITS = {Draw.SCALED: SCALE_LIMITS}
-"""For each draw that has one, the largest exponents that are tried in turns."""
+"""For draws with a variable exponent, the largest exponents in order of trial."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
@@ -263,7 +262,7 @@ def _meet(tensors: list[Any]) -> None:
 
 
 def _is_symmetric(tensor: torch.Tensor) -> bool:
-    """Whether it is a square matrix, or several, and its own transpose."""
+    """Returns True for square matrices, or batches, that equal their transpose."""
     import torch
 
     square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2]

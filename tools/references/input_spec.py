@@ -41,7 +41,7 @@ WITHOUT_DATA_ERRORS = (
 )
 """Errors of a reference which needs values but has none."""
 SEED = 0
-"""Only values of integers that `meta` does not show depend on it."""
+"""Seed; only integer values that `meta` does not show depend on it."""
 
 
 class TensorSpec(Value):
@@ -69,7 +69,7 @@ class InputSpec(Value):
     weights: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     training: bool = True
-    """Whether the model is in training mode once it is built; the candidate's is put into the same mode."""
+    """Training mode of the built model; the candidate's is set to the same mode."""
     bytes: int = 0
     """Bytes of inputs and weights together."""
     sizes: dict[str, int] = {}
@@ -77,7 +77,7 @@ class InputSpec(Value):
     tensors: str = "meta"
     """The device that the reference was run on: meta (any size, in milliseconds) or cpu."""
     problem: Problem | None = Field(default=None, exclude=True, repr=False)
-    """The problem that is described; it is never part of the message."""
+    """The described problem; not part of the message."""
 
     @property
     def output_bytes(self) -> int:

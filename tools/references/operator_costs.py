@@ -63,7 +63,7 @@ class Product:
 
 @dataclass
 class OperatorTally:
-    """The operations and reads of a reference's operators, counted while it runs without data."""
+    """Operations and reads of a reference's operators, counted on meta tensors."""
 
     products: list[Product] = field(default_factory=list)
     elementwise: int = 0
@@ -159,7 +159,7 @@ def _recurrent_mode(tally: OperatorTally, tracked: set[int]) -> Any:
 
 
 def _recurrent(tally: OperatorTally, name: str, args: Sequence[Any]) -> Any:
-    """Empty outputs of the right shapes.
+    """Returns empty outputs of the correct shapes.
 
     args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional,
     batch_first.

@@ -51,7 +51,8 @@ class Reference:
 
     def __init__(self, problem: Problem, device: str) -> None:
         check_form(problem.source)
-        self.problem, self.device = problem, device
+        self.problem = problem
+        self.device = device
         self.changing: frozenset[str] | None = None
         """Names of the buffers that forward changes; None until the first run has told."""
         self.updated: tuple[str, ...] = ()
@@ -143,7 +144,8 @@ class Reference:
             return _listed(self._module.get_init_inputs(), "get_init_inputs")
 
     def model(self, seed: int) -> Any:
-        """A fresh model, its weights drawn from `seed` on the device, in training mode as KernelBench leaves it."""
+        """Returns a new model with weights drawn from `seed` on the device, in training mode like
+        KernelBench's."""
         import torch
 
         arguments = self.init_arguments()
@@ -209,7 +211,8 @@ class Reference:
         return arguments
 
     def arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        """The arguments of forward that hold these inputs, nested as get_inputs() gave them."""
+        """Returns the arguments of forward with these inputs, nested like the result of
+        get_inputs()."""
         return list(inputs) if self._form is None else put_together(self._form, inputs)
 
     @property

@@ -52,7 +52,7 @@ class SharedTensor:
     spec: dict[str, Any]
     """The JSON from which the candidate's process maps the tensor."""
     fds: tuple[int, ...] = ()
-    """The descriptor of the allocation that it lies in, on a CPU."""
+    """Descriptor of the tensor's allocation, on a CPU."""
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +69,7 @@ class SharedTensor:
             margin.fill_(byte)
 
     def margins_hold(self, byte: int) -> bool:
-        """Whether nothing was written outside the tensor."""
+        """Returns True if nothing was written outside the tensor."""
         before, after = (_holds(margin, byte) for margin in self.margins())
         return bool(before & after)
 
@@ -127,12 +127,14 @@ class Buffers:
         keep: int | None = None,
         unmap: Callable[[Sequence[str]], Collection[str]] = list,
     ) -> None:
-        """`keep`: bytes of free buffers that are kept for reuse; None: a default for the device.
+        """keep: maximum bytes of free buffers to reuse; None: a default for the device.
 
-        unmap: has the other process unmap allocations by their handles, and returns those that it has not mapped any
-        more. The driver leaves undefined what becomes of memory that is freed while another process has it mapped.
+        unmap: unmaps allocations, by handle, in the other process; returns those no longer mapped
+        there. The driver does not define the effect of freeing memory mapped in another process.
         """
-        self.device, self._margin, self._unmap = device, margin, unmap
+        self.device = device
+        self._margin = margin
+        self._unmap = unmap
         self._keep = _bound(device) if keep is None else keep
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._used: list[tuple[int, Any]] = []
@@ -160,7 +162,8 @@ class Buffers:
         spans = [form.nbytes for form in forms]
         rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]
         memory, handle, fds = self._take(self._rounded(sum(rooms)))
-        placed, begin = [], 0
+        placed = []
+        begin = 0
         for form, used, room in zip(forms, spans, rooms, strict=True):
             start = begin + self._margin
             flat = memory[start : start + used].view(form.dtype)
@@ -234,7 +237,7 @@ class Buffers:
                 torch.cuda.empty_cache()
 
     def release(self) -> None:
-        """Everything handed out may be handed out again: call it once the candidate's process is dead."""
+        """Makes all memory available again; to be called after the candidate's process has ended."""
         for size, memory in self._used:
             self._free.setdefault(size, []).append(memory)
             self._free.move_to_end(size)

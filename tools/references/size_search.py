@@ -1,5 +1,17 @@
-"""The search for small sizes: one integer after another, largest first, brought near its goal where the reference
-still runs.
+"""Searches small sizes at which a reference still runs: each integer, largest first, is moved
+towards a goal.
+
+Example: `batch = 128`, `features = 4096` and `heads = 32` in a module that asserts
+features % heads == 0. Each attempt is a dry run on meta tensors:
+
+    features = 67, 69, 71, 73    the goal and its odd neighbours: the reference raises
+    features = 96                an odd multiple of heads: runs, 24,582 elements
+    batch = 9                    its goal: runs, 1,734 elements
+    heads = 7, 11, 13, 9         raises
+    heads = 8                    runs, but is not lighter: 1,752 elements
+
+The result is {"features": 96, "batch": 9}. Operator calls of the dry runs are charged to a budget,
+so that the search ends identically on every machine.
 """
 
 from __future__ import annotations
@@ -21,15 +33,16 @@ from kernelwright.tools.references.dry_run import (
 MAX_SHRUNK_ELEMENTS = 1 << 18
 """Elements of inputs, outputs and weights together that shrunk shapes should stay under."""
 MAX_SHRUNK_OPERATIONS = 50_000_000
-"""Operations of one call that shrunk shapes should stay under."""
+"""Operations per call that reduced sizes should stay under."""
 MAX_INTERPRETED_WEIGHTS = 1 << 22
-"""Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
+"""Maximum number of weight elements at which a reference with few inputs and operations is
+interpreted."""
 SEARCH_CALLS = 8_000
-"""aten calls of all dry runs of one search: it ends at the same place on every machine."""
+"""aten calls of all dry runs of a search: a budget that is equal on every machine."""
 MAX_OPERATOR_CALLS_TO_JUMP = 1_600
-"""aten calls of one dry run of a reference that took too long at its own sizes."""
+"""aten calls in a dry run of a reference that took too long at its own sizes."""
 FAILED_CALLS = 40
-"""aten calls charged for a dry run that raises, beside those that it made."""
+"""aten calls charged for a dry run that raises, in addition to its own."""
 GOAL_SIZES = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
 """Sizes up to the first number are brought to the second; larger ones to MAX_GOAL.
 
@@ -39,13 +52,13 @@ MAX_GOAL = 1031
 MAX_VALUE_LEFT_ALONE = 8
 """Integers up to this stay in the first round: axes, layers, groups."""
 NAMES_LEFT_ALONE = re.compile(r"kernel|stride|padding|dilation|pool")
-"""These say what is computed, not how much of it."""
+"""Sizes whose names determine the kind of computation, not its amount."""
 MAX_ROUNDS = 4
 """Each halves the goals, as long as the whole is too large."""
 USUAL_SPLITS = (2, 3, 4, 8, 16, 32, 64)
 """Numbers of heads, groups and patches that sizes are often multiples of."""
 BOUND_SIZE_DIVISORS = (8, 4, 2)
-"""Divisors of two sizes that are bound to one another."""
+"""Common divisors tried for two dependent sizes."""
 
 
 def fits(cost: ReferenceCost) -> bool:
@@ -59,25 +72,26 @@ def held_elements(cost: ReferenceCost) -> int:
 
 
 def is_interpretable(cost: ReferenceCost) -> bool:
-    """Says whether an interpreter can run a reference of this cost: it is small, or only its weights are not, which are
-    read once.
-    """
-    held = held_elements(cost)
-    rest = cost.elements - held
-    few = rest <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
-    return fits(cost) or (held <= MAX_INTERPRETED_WEIGHTS and few)
+    """Returns True if an interpreter can run a reference of this cost: small, or large only in
+    weights, which are read once."""
+    weight_elements = held_elements(cost)
+    other_elements = cost.elements - weight_elements
+    few = other_elements <= MAX_SHRUNK_ELEMENTS and cost.operations <= MAX_SHRUNK_OPERATIONS
+    return fits(cost) or (weight_elements <= MAX_INTERPRETED_WEIGHTS and few)
 
 
 class Search:
-    """`sizes` after `run()`: what was made smaller. `cost` is None where no dry run came to its end."""
+    """A search. After `run()`, `sizes` holds the reduced sizes; `cost` is None if no dry run
+    completed."""
 
     def __init__(self, problem: Problem, factor: int = 1) -> None:
-        self.problem, self.factor = problem, factor
+        self.problem = problem
+        self.factor = factor
         self.original = changeable_integers(problem)
         self.sizes: dict[str, int] = {}
-        self.trouble = ""
-        """What the reference raised at its own sizes."""
-        self._left = SEARCH_CALLS
+        self.error = ""
+        """Error of the reference at its own sizes."""
+        self._remaining_calls = SEARCH_CALLS
         self.cost = self._measure_cost({})
 
     def run(self) -> None:
@@ -89,9 +103,8 @@ class Search:
         self._rounds()
 
     def _rounds(self) -> None:
-        """Later rounds distort (images of 2 by 2), so what does not fit after all of them stays as the first one
-        left it.
-        """
+        """Runs rounds of reductions. Later rounds distort (images of 2 by 2), so if they do not
+        suffice, the first round's sizes stay."""
         after_first = (self.sizes, self.cost)
         for step in range(MAX_ROUNDS):
             before, held = self.sizes, self._held()
@@ -109,13 +122,12 @@ class Search:
         self.sizes, self.cost = after_first
 
     def value(self, name: str) -> int:
-        """The size of this name as it is now."""
+        """Returns the current value of a size."""
         return self.sizes.get(name, self.original[name])
 
     def _jump(self) -> bool:
-        """Sets every size to its goal at once, the largest goal below it, for a reference that takes too long to try as
-        it is, such as a recurrence.
-        """
+        """Sets every size to the largest goal below its value at once, for a reference too slow to
+        try, such as a recurrence."""
         large = {
             n: v
             for n, v in self.original.items()
@@ -126,19 +138,21 @@ class Search:
         for step in range(MAX_ROUNDS if large else 0):
             sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
             if (cost := self._measure_cost(sizes, MAX_OPERATOR_CALLS_TO_JUMP)) is not None:
-                self.sizes, self.cost = sizes, cost
+                self.sizes = sizes
+                self.cost = cost
                 return True
-        return self._left > 0
+        return self._remaining_calls > 0
 
     def _held(self) -> int:
-        """Elements of the weights.
+        """Returns the number of weight elements.
 
-        Where they alone are too many and nothing changes them, the layers are written out.
+        If these alone are too many and no size changes them, the layers are written out in the
+        source.
         """
         return held_elements(self.cost) if self.cost else 0
 
     def _reduce(self, name: str, step: int) -> None:
-        """One integer made as small as its goal, alone or with all that have the same value."""
+        """Reduces a size to its goal, alone or with all sizes of equal value."""
         value, goal = self.value(name), max(2, goal_of(self.original[name]) * self.factor >> step)
         if (
             goal >= value
@@ -150,13 +164,14 @@ class Search:
             self._scale(name, value)
 
     def _replace(self, name: str, value: int, goal: int) -> bool:
-        """One size, alone or with all of the same value. False where the reference runs with none that was tried."""
+        """Replaces a size, alone or with all of equal value. Returns False if the reference runs
+        with no tried value."""
         alike = tuple(
             n for n in self.original if self.value(n) == value and not NAMES_LEFT_ALONE.search(n)
         )
         for group in dict.fromkeys(((name,), alike)):
-            others = {self.value(n) for n in self.original if n not in group}
-            for smaller in sizes_to_try(goal, value, others):
+            unchanged_values = {self.value(n) for n in self.original if n not in group}
+            for smaller in sizes_to_try(goal, value, unchanged_values):
                 sizes = {**self.sizes, **dict.fromkeys(group, smaller)}
                 if (cost := self._measure_cost(sizes)) is not None:
                     self._take(sizes, cost)
@@ -164,72 +179,80 @@ class Search:
         return False
 
     def _scale(self, name: str, value: int) -> None:
-        """Two sizes divided by the same number: one may have to be twice the other."""
-        others = [
+        """Divides two sizes by a common number, since they may be related by a constant factor."""
+        other_names = [
             n
             for n in self.original
             if n != name and self.value(n) > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)
         ]
-        for other, divisor in product(others, BOUND_SIZE_DIVISORS):
-            if value % divisor == 0 and self.value(other) % divisor == 0:
-                sizes = {**self.sizes, name: value // divisor, other: self.value(other) // divisor}
+        for other_name, divisor in product(other_names, BOUND_SIZE_DIVISORS):
+            if value % divisor == 0 and self.value(other_name) % divisor == 0:
+                sizes = {
+                    **self.sizes,
+                    name: value // divisor,
+                    other_name: self.value(other_name) // divisor,
+                }
                 if (cost := self._measure_cost(sizes)) is not None:
                     self._take(sizes, cost)
                     return
 
     def _take(self, sizes: dict[str, int], cost: ReferenceCost) -> None:
         if self.cost is None or _is_lighter(cost, self.cost):
-            self.sizes, self.cost = sizes, cost
+            self.sizes = sizes
+            self.cost = cost
 
     def _measure_cost(
         self, sizes: dict[str, int], most: int = MAX_OPERATOR_CALLS
     ) -> ReferenceCost | None:
-        """Weighs the sizes; None where the reference does not run with them, takes too long to try, or computes
-        nothing.
-        """
-        if self._left <= 0:
+        """Returns the cost at these sizes; None if the reference does not run, takes too long to
+        try, or computes nothing."""
+        if self._remaining_calls <= 0:
             return None
         try:
-            cost = measure_cost(self.problem.with_sizes(sizes), min(most, self._left))
+            cost = measure_cost(self.problem.with_sizes(sizes), min(most, self._remaining_calls))
         except DryRunFailed as failed:
-            self._left -= failed.ops + FAILED_CALLS
-            self.trouble = self.trouble if sizes else str(failed)
+            self._remaining_calls -= failed.ops + FAILED_CALLS
+            self.error = self.error if sizes else str(failed)
             return None
-        self._left -= cost.ops
+        self._remaining_calls -= cost.ops
         return cost if all(0 not in shape for shape in cost.inputs + cost.outputs) else None
 
 
 def changeable_integers(problem: Problem) -> dict[str, int]:
-    """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a
-    tuple, or written into get_inputs.
+    """Returns the integers of the reference that may be sizes and are not read by its classes.
+
+    They have a name, or are inside a tuple, or are written in get_inputs.
     """
-    return dict(_places(problem.source))
+    return dict(_named_integers(problem.source))
 
 
 @lru_cache(maxsize=512)
-def _places(source: str) -> tuple[tuple[str, int], ...]:
-    found = chain(module_integers(source).items(), inner_integers(source).items())
-    read = _read_by_model(source)
-    kept = {
-        name: value for name, value in found if value > 1 and name.partition("[")[0] not in read
+def _named_integers(source: str) -> tuple[tuple[str, int], ...]:
+    integers = chain(module_integers(source).items(), inner_integers(source).items())
+    names_of_model = _read_by_model(source)
+    changeable = {
+        name: value
+        for name, value in integers
+        if value > 1 and name.partition("[")[0] not in names_of_model
     }
-    return tuple(kept.items())
+    return tuple(changeable.items())
 
 
 def _read_by_model(source: str) -> set[str]:
-    """Module-level names that classes read for themselves: a candidate would not see them change."""
-    found: set[str] = set()
+    """Returns module-level names that classes read themselves: a candidate would not see their
+    change."""
+    names_read: set[str] = set()
     for node in parse(source).body:
         for function in (
             f
             for f in ast.walk(node)
             if isinstance(node, ast.ClassDef) and isinstance(f, ast.FunctionDef)
         ):
-            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+            local_names = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
             names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
-            own |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
-            found |= {n.id for n in names if n.id not in own}
-    return found
+            local_names |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+            names_read |= {n.id for n in names if n.id not in local_names}
+    return names_read
 
 
 def goal_of(value: int) -> int:
@@ -237,12 +260,14 @@ def goal_of(value: int) -> int:
     return next((goal for most, goal in GOAL_SIZES if value <= most), MAX_GOAL)
 
 
-def sizes_to_try(goal: int, value: int, others: set[int]) -> list[int]:
-    """Sizes to try, best first: the goal and odd neighbours (one that no other size has, because equal sizes hide a
-    transposition), odd multiples of the other sizes and of usual splits, powers of two, then halves.
+def sizes_to_try(goal: int, value: int, other_values: set[int]) -> list[int]:
+    """Returns sizes to try, best first.
+
+    The goal and odd neighbours (distinct from other sizes first, because equal sizes hide a
+    transposition), odd multiples of other sizes and of usual splits, powers of two, then halves.
     """
-    neighbours = sorted((goal, goal + 2, goal + 4, goal + 6), key=lambda n: n in others)
-    related = sorted(_odd_multiple(n, goal) for n in others if 1 < n < value)
+    neighbours = sorted((goal, goal + 2, goal + 4, goal + 6), key=lambda n: n in other_values)
+    related = sorted(_odd_multiple(n, goal) for n in other_values if 1 < n < value)
     usual = sorted(_odd_multiple(n, goal) for n in USUAL_SPLITS)
     powers = [1 << k for k in range(goal.bit_length(), goal.bit_length() + 4)]
     halves = [value >> k for k in (5, 4, 3, 2, 1)]
@@ -255,9 +280,9 @@ def _odd_multiple(number: int, least: int) -> int:
     return number * (times | 1)
 
 
-def _is_lighter(one: ReferenceCost, other: ReferenceCost) -> bool:
+def _is_lighter(cost: ReferenceCost, other_cost: ReferenceCost) -> bool:
     return (
-        one.elements <= other.elements
-        and one.operations <= other.operations
-        and (one.elements, one.operations) != (other.elements, other.operations)
+        cost.elements <= other_cost.elements
+        and cost.operations <= other_cost.operations
+        and (cost.elements, cost.operations) != (other_cost.elements, other_cost.operations)
     )

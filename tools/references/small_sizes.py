@@ -1,8 +1,6 @@
-"""Sizes at which a CPU can interpret a problem.
+"""Sizes at which a CPU can interpret a problem. Trusted process only.
 
-Trusted process only.
-
-What it does not do: change numbers written inside Model. A network whose layers are written out stays as wide as it is,
+Numbers written inside Model are not changed: a network with its layers written out keeps its width,
 and the note says so.
 """
 
@@ -33,7 +31,8 @@ MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
 OWN_SIZES_ARE_SMALL = "at the problem's own sizes, which are small enough to be interpreted"
 GOAL_FACTORS = (1, 2, 4)
-"""Larger goals where the outputs come out flat: a norm over one element, a softmax over one column."""
+"""Factors of larger goals, tried if the outputs are constant: a norm over a single element, a
+softmax over a single column."""
 
 
 class SizesOrigin(StrEnum):
@@ -47,22 +46,22 @@ class SizesOrigin(StrEnum):
 
 
 class SmallSizes(Value):
-    """The small sizes of a problem, at which the interpreter can run it."""
+    """Small sizes of a problem for the interpreter."""
 
     sizes: dict[str, int]
-    """What `Problem.with_sizes` takes."""
+    """Argument for `Problem.with_sizes`."""
     how: SizesOrigin
     note: str = ""
     fits: bool = True
-    """False where it stays too large for the interpreter, or does not run."""
+    """False if still too large for the interpreter, or not running."""
     flat: bool = False
     """Every output is constant at these sizes, so that they tell little."""
 
 
 def shrink(problem: Problem) -> SmallSizes:
-    """Small sizes of a problem: the same on every call and machine.
+    """Returns small sizes of a problem, equal on every call and machine.
 
-    The reference ran with them once for real, unless the note says otherwise.
+    The reference ran with them on real data, unless the note says otherwise.
     """
     return _shrink(problem.source)
 
@@ -71,25 +70,25 @@ def shrink(problem: Problem) -> SmallSizes:
 def _shrink(source: str) -> SmallSizes:
     problem = Problem(name="reference", source=source)
     names = module_integers(source)
-    if own := {name: value for name, value in problem.cpu_sizes.items() if name in names}:
-        return SmallSizes(sizes=own, how=SizesOrigin.OWN)
-    found = _attempt(problem, GOAL_FACTORS[0])
-    for factor in GOAL_FACTORS[1:] if found.flat else ():
-        other = _attempt(problem, factor)
-        if other.fits and not other.flat:
-            return other
-    return found
+    if cpu_sizes := {name: value for name, value in problem.cpu_sizes.items() if name in names}:
+        return SmallSizes(sizes=cpu_sizes, how=SizesOrigin.OWN)
+    smallest = _attempt(problem, GOAL_FACTORS[0])
+    for factor in GOAL_FACTORS[1:] if smallest.flat else ():
+        larger = _attempt(problem, factor)
+        if larger.fits and not larger.flat:
+            return larger
+    return smallest
 
 
 def _attempt(problem: Problem, factor: int) -> SmallSizes:
     search = Search(problem, factor)
     search.run()
     if search.cost is None:
-        if found := _as_it_is(problem):
-            return found
-        why = search.trouble or "it takes too many operations to try"
+        if unchanged := _as_it_is(problem):
+            return unchanged
+        reason = search.trouble or "it takes too many operations to try"
         return SmallSizes(
-            sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {why}", fits=False
+            sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {reason}", fits=False
         )
     if not _runnable(search.cost):
         return _described(problem, search.sizes, search.cost, "not run for real: too large")
@@ -97,8 +96,10 @@ def _attempt(problem: Problem, factor: int) -> SmallSizes:
 
 
 def _confirmed(problem: Problem, search: Search) -> SmallSizes:
-    """With the sizes at which a real run succeeds: where it fails, equal numbers follow (the bound of an index its
-    table), else one change is undone.
+    """Returns sizes at which a real run succeeds.
+
+    After a failure, equal numbers follow a change (the bound of an index its table), or else a
+    change is undone.
     """
     trouble = ""
     followed = {**_followers(search), **search.sizes}
@@ -118,7 +119,7 @@ def _confirmed(problem: Problem, search: Search) -> SmallSizes:
 
 
 def _followers(search: Search) -> dict[str, int]:
-    """Places whose own value is that of one that was made smaller."""
+    """Returns unchanged sizes whose value equals that of a reduced size."""
     new = {search.original[name]: smaller for name, smaller in search.sizes.items()}
     return {name: new[value] for name, value in search.original.items() if value in new}
 
@@ -136,7 +137,7 @@ def _described(
 
 
 def _why_too_large(problem: Problem, sizes: dict[str, int], cost: ReferenceCost) -> str:
-    """Why it is still too large."""
+    """Returns the reason why the problem is still too large."""
     heavy = (
         f"{cost.elements:,} elements"
         if cost.elements > MAX_SHRUNK_ELEMENTS
@@ -151,7 +152,8 @@ def _why_too_large(problem: Problem, sizes: dict[str, int], cost: ReferenceCost)
 
 
 def _as_it_is(problem: Problem) -> SmallSizes | None:
-    """A reference that does not run without data (it reads values), where its own sizes are small."""
+    """Returns the own sizes of a reference that does not run without data (it reads values), if
+    they are small."""
     try:
         if count_held_elements(problem) > MAX_SHRUNK_ELEMENTS:
             return None
@@ -171,7 +173,7 @@ def _runnable(cost: ReferenceCost) -> bool:
 
 
 def _look(outputs: list[object]) -> tuple[bool, bool]:
-    """Whether all outputs are finite, and whether all are constant."""
+    """Returns whether all outputs are finite, and whether all are constant."""
     import torch
 
     floats = [widened(o) for o in outputs if isinstance(o, torch.Tensor) and o.is_floating_point()]

@@ -144,7 +144,7 @@ class _Modes:
         return _get_current_function_mode_stack(), default, _device.CURRENT_DEVICE
 
     def put_back(self) -> None:
-        """Makes this thread's modes those that it had when this was made."""
+        """Restores this thread's modes at construction."""
         import torch
         from torch.overrides import _pop_mode, _push_mode
         from torch.utils import _device
@@ -257,11 +257,9 @@ def _libraries() -> Iterator[_Setting]:
     """Returns the settings that choose a library's algorithms."""
     import torch
 
-    cudnn, cuda, deterministic = (
-        torch.backends.cudnn,
-        torch.backends.cuda,
-        torch.utils.deterministic,
-    )
+    cudnn = torch.backends.cudnn
+    cuda = torch.backends.cuda
+    deterministic = torch.utils.deterministic
     yield from _in_c("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")
     yield _of(cudnn, "benchmark_limit")
     for kind in ("flash", "mem_efficient", "math", "cudnn"):

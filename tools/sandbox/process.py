@@ -56,7 +56,9 @@ class ProcessDied(Exception):
     """
 
     def __init__(self, exit_code: int | None, signal_number: int | None, limit: str = "") -> None:
-        self.exit_code, self.signal_number, self.limit = exit_code, signal_number, limit
+        self.exit_code = exit_code
+        self.signal_number = signal_number
+        self.limit = limit
         super().__init__(self.describe())
 
     def describe(self) -> str:

@@ -57,7 +57,9 @@ class RemainingSeconds:
         """Starts the budget. waited_before: result of `run_queue_seconds` for a process which has
         worked for another caller.
         """
-        self._process, self._seconds, self._waited = process, seconds, waited_before
+        self._process = process
+        self._seconds = seconds
+        self._waited = waited_before
         self.remaining = seconds
 
     def receive(self, most: float = math.inf) -> Message:

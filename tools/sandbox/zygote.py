@@ -85,7 +85,8 @@ class Zygote:
         self.kind, self.gpu, self.limits = kind, gpu, limits or Limits()
         folders.sweep(str(kind))
         self.folder, lock = folders.make_folder(str(kind))
-        self._keep_spare, self._pid_namespace = spare, pid_namespace
+        self._keep_spare = spare
+        self._pid_namespace = pid_namespace
         self._private_scratch, self._handed_out, self._hook = (
             private_scratch,
             tuple(handed_out),

@@ -181,7 +181,9 @@ class _Compiler:
         self._worker = WorkerProcess(
             "kernelwright.tools.timing.baseline", device, errors=self._errors
         )
-        self._trouble, self._ready, self._problems = "", False, 0
+        self._trouble = ""
+        self._ready = False
+        self._problems = 0
 
     @property
     def usable(self) -> bool:

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
 """GPU time in milliseconds of the candidate's blocks, and of the reference's blocks beside them."""
-MIN_CALLS, MAX_CALLS, BLOCKS = 6, 48, 3
+MIN_CALLS = 6
+MAX_CALLS = 48
+BLOCKS = 3
 SLOW_FACTOR, CALLS_WHEN_SLOW = 3.0, 3
 """Ratio to the reference above which a candidate counts as slow, and the number of its timed
 calls.
@@ -123,8 +125,13 @@ class Measuring:
         sparing: whether captured graphs are freed on both sides before outputs are compared.
         alone: context during which nobody else computes on the GPU, held while calls are timed.
         """
-        self._clock, self._process, self._reference = clock, process, reference
-        self._sets, self._choices, self._sparing, self._alone = sets, choices, sparing, alone
+        self._clock = clock
+        self._process = process
+        self._reference = reference
+        self._sets = sets
+        self._choices = choices
+        self._sparing = sparing
+        self._alone = alone
         self._blocks, self._eager = _Blocks(), list[float]()
         self._notes: list[str] = []
         self._turn = 0
@@ -248,7 +255,8 @@ class Measuring:
         if estimate < LONG_CALL_MS:
             estimate = statistics.median(self._block(2, counted=False))
         if estimate > SLOW_FACTOR * eager and estimate > 1.0:
-            calls, blocks = CALLS_WHEN_SLOW, 1
+            calls = CALLS_WHEN_SLOW
+            blocks = 1
         else:
             each = estimate + self._clock.flush_ms
             calls, blocks = max(MIN_CALLS, min(MAX_CALLS, int(CANDIDATE_MS / each))), BLOCKS

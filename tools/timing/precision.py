@@ -39,7 +39,8 @@ def reference_precision(tensors: Iterable[Any]) -> str:
         return ""
     if "float32" not in operand_types:
         return ", ".join(_NAMES.get(name, name) for name in sorted(operand_types))
-    products, convolutions = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    products = torch.backends.cuda.matmul.allow_tf32
+    convolutions = torch.backends.cudnn.allow_tf32
     if products == convolutions:
         return "tf32" if products else "fp32"
     return "tf32, convolutions fp32" if products else "fp32, convolutions tf32"

@@ -91,7 +91,9 @@ class ReferenceClock:
         call changes, such as running statistics. settings: context with the reference's torch
         settings.
         """
-        self._call, self._sets, self._flush_ms = call, sets, flush_ms
+        self._call = call
+        self._sets = sets
+        self._flush_ms = flush_ms
         self._changed = [(t, t.clone()) for t in changed]
         self._captured: list[Captured] = []
         self._outputs: dict[int, list[tuple[int, int]]] = {}
@@ -253,4 +255,5 @@ class ReferenceClock:
         """Lets go of the captured graphs and of their outputs."""
         for captured in self._captured:
             captured.release()
-        self._captured, self._outputs = [], {}
+        self._captured = []
+        self._outputs = {}

@@ -146,7 +146,8 @@ class _Walk:
     """Abstract execution of a kernel and of the device functions it calls."""
 
     def __init__(self, grid: tuple[int, int, int], functions: Mapping[str, Function]) -> None:
-        self._grid, self._functions = grid, functions
+        self._grid = grid
+        self._functions = functions
         self._function: Function | None = None
         self._depth = self._guards = self._statements = 0
         self.wraps: list[tuple[Function, Wrap]] = []
@@ -159,7 +160,8 @@ class _Walk:
         try:
             return self._block(_definition(function).body, values)
         finally:
-            self._function, self._guards = caller, guards
+            self._function = caller
+            self._guards = guards
             self._depth -= 1
 
     # ------------------------------------------------------------------ statements

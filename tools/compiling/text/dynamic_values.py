@@ -32,7 +32,8 @@ class Rewriter(ast.NodeTransformer):
         """Stores the context. names: meaning of the kernel's global names. bound: names which the
         kernel binds itself.
         """
-        self._names, self._bound = names, bound
+        self._names = names
+        self._bound = bound
 
     def visit_For(self, node: ast.For) -> ast.AST:
         """Makes `for i in range(...)` count in tensors: replaces `range` by `loop` of this

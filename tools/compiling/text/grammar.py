@@ -127,7 +127,9 @@ class _Walk:
     def __init__(
         self, definition: ast.FunctionDef, names: Mapping[str, Json], attributes: frozenset[str]
     ) -> None:
-        self._definition, self._names, self._attributes = definition, names, attributes
+        self._definition = definition
+        self._names = names
+        self._attributes = attributes
         self._bound: set[str] = set()
         self._done: set[int] = set()
         """Ids of nodes which were checked together with their parent."""

@@ -116,7 +116,8 @@ class TextFailed(Failed):
 
     def __init__(self, key: str, function: Function, refusal: Refusal) -> None:
         super().__init__(failure_of(refusal, function, function.name))
-        self.key, self.refusal = key, refusal
+        self.key = key
+        self.refusal = refusal
 
 
 class Foreign:
@@ -138,12 +139,10 @@ class Rebuilt(Mapping[str, Any]):
         folder: Path,
         fields: Collection[str] = (),
     ) -> None:
-        self.functions, self._interpreted, self._folder, self._fields = (
-            functions,
-            interpreted,
-            folder,
-            fields,
-        )
+        self.functions = functions
+        self._interpreted = interpreted
+        self._folder = folder
+        self._fields = fields
         self._rebuilt: dict[str, Any] = {}
         self._worlds: dict[str, dict[str, Any]] = {}
         """Names of functions in which those of other functions are not filled in yet."""

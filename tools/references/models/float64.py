@@ -15,7 +15,8 @@ WIDENED = "_made_by_double"
 
 
 def model_in_float64(model: torch.nn.Module) -> Any:
-    """Returns the same model in float64. `Reference.run` gives it the random numbers that the model itself draws."""
+    """Returns a copy of the model in float64. `Reference.run` supplies the random numbers that the
+    model draws."""
     import copy
 
     import torch
@@ -41,7 +42,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def _is_bare(model: torch.nn.Module) -> bool:
-    """Whether a module holds plain values and nothing else, and is copied as any object is."""
+    """Returns True for a module of plain values, which is copied like any object."""
     held = (v for v in vars(model).values() if type(v) not in _PLAIN)
     own_copying = any(
         hasattr(type(model), name) for name in ("__deepcopy__", "__copy__", "__slots__")
@@ -59,7 +60,7 @@ def _copy_of_bare(model: torch.nn.Module) -> Any:
 
 
 def inputs_in_float64(inputs: list[Any]) -> list[Any]:
-    """Floating inputs in float64; whole numbers, booleans and everything else as they are."""
+    """Converts floating inputs to float64; integers, booleans and other values are unchanged."""
     import torch
 
     return [

@@ -32,7 +32,7 @@ def module_file(problem: Problem) -> str:
 
 
 def load_module(problem: Problem) -> types.ModuleType:
-    """Executes a reference's text as a module of its own. Raises the errors of the text."""
+    """Executes a reference's source as a separate module. Raises the source's errors."""
     module = types.ModuleType(
         f"reference_{hashlib.sha256(problem.source.encode()).hexdigest()[:12]}"
     )
@@ -50,7 +50,8 @@ def load_module(problem: Problem) -> types.ModuleType:
 
 
 def _remember(module: types.ModuleType) -> None:
-    """The last MAX_REMEMBERED_MODULES stay in `sys.modules` and `linecache`; a batch makes several for each verdict."""
+    """Keeps the last MAX_REMEMBERED_MODULES in `sys.modules` and `linecache`; a batch makes several
+    per verdict."""
     with _remembering:
         _loaded_modules.append((module.__name__, str(module.__file__)))
         while len(_loaded_modules) > MAX_REMEMBERED_MODULES:

@@ -1,3 +1,5 @@
-"""Inputs drawn otherwise than the problem draws them: the domain that each input keeps, inputs that never vary drawn
-anew, and inputs of which few elements decide. Not here: the element-wise maps of one draw (input_distributions.py).
+"""Draws of inputs beyond elementwise maps: domains to preserve, constant inputs redrawn, inputs
+with few decisive elements.
+
+The elementwise maps are in input_distributions.py.
 """

@@ -1,13 +1,13 @@
-"""The domain of each input, which every draw keeps: values that the problem itself can never give say nothing of a
-kernel.
+"""Determines the domain of each input, which every draw preserves: impossible values show nothing
+about a kernel.
 
-An interval is read from the functions of torch that made the input: what ends in a sigmoid, a softmax, an exponential
-or an absolute value, or is the negation of such a value or of `torch.rand`, keeps its range through views, copies,
-conversions, and sums and products with plain numbers. Two values (a mask of 0 and 1, targets of -1 and 1) are read
-from the tensor itself.
+An interval is derived from the torch functions that made the input: results of a sigmoid, a
+softmax, an exponential or an absolute value, and negations of these or of `torch.rand`, have a
+known range, which is followed through views, copies, conversions, and sums and products with plain
+numbers. Two values (a mask of 0 and 1, targets of -1 and 1) are read from the tensor itself.
 
-Example: `0.5 * torch.sigmoid(torch.randn(4))` has the interval (0, 0.5); `torch.rand(4)` has none, and `-torch.rand(4)`
-has (-inf, 0).
+Example: `0.5 * torch.sigmoid(torch.randn(4))` has the interval (0, 0.5); `torch.rand(4)` has none,
+and `-torch.rand(4)` has (-inf, 0).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOVES = frozenset({
     "bfloat16", "detach", "clone", "expand", "unsqueeze", "squeeze", "flatten", "unflatten", "repeat",
     "requires_grad_", "movedim", "swapaxes", "cpu", "cuda", "__getitem__", "view_as", "expand_as", "tril", "triu",
 })  # fmt: skip
-"""Functions whose results hold values of their first argument (or zeros)."""
+"""Functions whose results consist of values of their first argument (or zeros)."""
 ARITHMETIC = {
     "mul": "mul", "multiply": "mul", "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul",
     "div": "div", "true_divide": "div", "__truediv__": "div", "__div__": "div", "__itruediv__": "div",
@@ -62,7 +62,7 @@ class Interval(NamedTuple):
         return Interval(min(ends), max(ends))
 
     def keep(self, values: torch.Tensor) -> None:
-        """Brings values into the interval, in place; a sign that it does not have is turned."""
+        """Moves values into the interval, in place; reverses a sign that is not in the interval."""
         if self.low >= 0.0:
             values.abs_()
         elif self.high <= 0.0:
@@ -72,28 +72,29 @@ class Interval(NamedTuple):
 
 TWO_VALUES = "two values"
 Domain = Interval | str | None
-"""An interval, TWO_VALUES, or None where any number may be drawn."""
+"""An interval, TWO_VALUES, or None for arbitrary numbers."""
 
 
 class _Provenance(NamedTuple):
     interval: Interval
     is_meant: bool
-    """False for `torch.rand`, whose sign means nothing: problems use it for any numbers. Only a negation is meant."""
+    """False for `torch.rand`, used by problems for arbitrary numbers; only a negation shows an
+    intended sign."""
 
 
-class _Known:
-    """What is known of tensors, none of which it keeps alive."""
+class _Provenances:
+    """Provenances of tensors, without references to these."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], _Provenance]] = {}
 
     def of(self, value: Any) -> _Provenance | None:
-        """What is known of a value; None where that is nothing, or where another object had its id."""
+        """Returns the provenance of a value; None if unknown, or if another object had its id."""
         reference, provenance = self._entries.get(id(value), (None, None))
         return provenance if reference is not None and reference() is value else None
 
     def note(self, tensor: Any, provenance: _Provenance | None) -> None:
-        """Replaces what is known of a tensor."""
+        """Replaces the provenance of a tensor."""
         if provenance is not None:
             self._entries[id(tensor)] = weakref.ref(tensor), provenance
         else:
@@ -101,56 +102,56 @@ class _Known:
 
 
 Intervals = Callable[[Any], Interval | None]
-"""The interval of a tensor; None where any number may be drawn."""
+"""Returns the interval of a tensor; None for arbitrary numbers."""
 
 
 @contextlib.contextmanager
 def watch_intervals() -> Iterator[Intervals]:
-    """Yields a function that gives the interval of a tensor which is made inside of the block."""
+    """Context manager with a function that returns the interval of a tensor made inside the block."""
     import torch
     from torch.overrides import TorchFunctionMode
 
-    known = _Known()
+    provenances = _Provenances()
 
     class Watch(TorchFunctionMode):
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            provenance = _provenance(str(getattr(func, "__name__", "")), args, known)
+            provenance = _provenance(str(getattr(func, "__name__", "")), args, provenances)
             result = func(*args, **(kwargs or {}))
             in_place = bool(args) and result is args[0]
             if isinstance(result, torch.Tensor) and (provenance is not None or in_place):
-                known.note(result, provenance)
+                provenances.note(result, provenance)
             return result
 
     def interval(tensor: Any) -> Interval | None:
-        provenance = known.of(tensor)
+        provenance = provenances.of(tensor)
         return provenance.interval if provenance is not None and provenance.is_meant else None
 
     with Watch():
         yield interval
 
 
-def _provenance(name: str, args: Sequence[Any], known: _Known) -> _Provenance | None:
+def _provenance(name: str, args: Sequence[Any], provenances: _Provenances) -> _Provenance | None:
     bare = name if name.startswith("__") else name.rstrip("_")
     if bare in RANGES:
         return _Provenance(Interval(*RANGES[bare]), True)
     if bare == "rand":
         return _Provenance(Interval(0.0, 1.0), False)
-    first = known.of(args[0]) if args else None
+    first = provenances.of(args[0]) if args else None
     if bare in MOVES or name in MOVES:
         return first
     if (operation := ARITHMETIC.get(bare)) is None:
         return None
     operand = args[1] if len(args) > 1 else None
     if first is None and len(args) > 1 and isinstance(args[0], int | float):
-        first, operand = known.of(args[1]), args[0]
+        first, operand = provenances.of(args[1]), args[0]
         operation = "rsub" if operation == "sub" else operation
     return _computed(first, operation, operand)
 
 
 def _computed(first: _Provenance | None, operation: str, operand: Any) -> _Provenance | None:
-    """The interval after arithmetic with a plain number; None where that is not known."""
+    """Returns the interval after arithmetic with a plain number; None if unknown."""
     if first is None:
         return None
     if operation == "neg":
@@ -174,14 +175,14 @@ def _computed(first: _Provenance | None, operation: str, operand: Any) -> _Prove
 
 
 def _negated(provenance: _Provenance, factor: float) -> _Provenance | None:
-    """The negation of a range; of `torch.rand` it is the sign that is meant."""
+    """Returns the negated range; a negated `torch.rand` has an intended sign."""
     if provenance.is_meant:
         return _Provenance(provenance.interval.scaled(-factor), True)
     return _Provenance(Interval(-math.inf, 0.0), True) if provenance.interval.low >= 0.0 else None
 
 
 def domains_of(inputs: Sequence[Any], intervals: Intervals) -> tuple[Domain, ...]:
-    """Returns the domain of each input, None for what is no floating-point tensor."""
+    """Returns the domain of each input, None for values that are no floating-point tensor."""
     import torch
 
     return tuple(
@@ -193,7 +194,7 @@ def domains_of(inputs: Sequence[Any], intervals: Intervals) -> tuple[Domain, ...
 
 
 def holds_two_values(tensor: torch.Tensor) -> bool:
-    """Whether the elements are two different numbers, several of them."""
+    """Returns True if the elements have exactly two different values."""
     if tensor.numel() < MIN_ELEMENTS_OF_TWO_VALUES or tensor.itemsize == 1:
         return False
     if tensor.flatten()[:LOOKED_AT_FIRST].unique().numel() > 2:
@@ -207,7 +208,8 @@ class DomainsKept:
 
     def __init__(self, inputs: Sequence[Any], domains: Sequence[Domain]) -> None:
         """Copies the inputs of two values; intervals need none."""
-        self._inputs, self._domains = inputs, domains
+        self._inputs = inputs
+        self._domains = domains
         self._copies = {
             n: inputs[n].clone() for n, domain in enumerate(domains) if domain == TWO_VALUES
         }

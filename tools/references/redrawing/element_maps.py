@@ -11,7 +11,7 @@ SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 
 
 def hash_of_values(values: Any) -> Any:
-    """int32, 24 bits, a function of each value's bits alone."""
+    """Returns a 24-bit hash, as int32, of each value's bits."""
     import torch
 
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
@@ -70,7 +70,7 @@ def with_nan(x: Any, h: Any) -> Any:
 
 
 def with_negative_nan(x: Any, h: Any) -> Any:
-    """Returns the values, one in 97 of them a NaN whose sign is set, as 0/0 gives on a CPU."""
+    """Returns the values with a NaN with a set sign, as 0/0 gives on a CPU, at 1 in 97 positions."""
     import torch
 
     values = with_nan(x, h)
@@ -129,8 +129,10 @@ def spread_magnitudes(values: Any, limit: int) -> Any:
 
 
 def made_subnormal(values: Any) -> Any:
-    """Returns the values below the smallest normal number of their type, none of them zero that was not; the largest
-    magnitude becomes half of that number.
+    """Returns the values scaled below the smallest normal number of their type; nonzero values stay
+    nonzero.
+
+    The largest magnitude becomes half of the smallest normal number.
     """
     import torch
 
@@ -139,5 +141,5 @@ def made_subnormal(values: Any) -> Any:
     largest = wide.abs().amax().clamp(min=1e-300)
     small = wide / largest * (limits.smallest_normal / 2)
     least = limits.smallest_normal * limits.eps
-    kept = small.abs().clamp(min=least).copysign(small)
-    return torch.where(values == 0, values, kept.to(values.dtype))
+    bounded = small.abs().clamp(min=least).copysign(small)
+    return torch.where(values == 0, values, bounded.to(values.dtype))

@@ -21,7 +21,7 @@ PATTERNS_OF_16_BITS = 1 << 16
 PATTERN_STRIDE = 40503
 """Odd, so that its multiples visit every pattern of 16 bits, and any few thousand of them each exponent."""
 MANTISSAS = 4
-"""Mantissas of each exponent and sign that are drawn at least, where there is room."""
+"""Minimum number of mantissas drawn per exponent and sign, if there is room."""
 TYPES_OF_BITS = {2: "int16", 4: "int32", 8: "int64"}
 
 
@@ -35,10 +35,10 @@ def parts_of_every_exponent(tensor: torch.Tensor) -> int:
 
 
 def every_exponent(tensor: torch.Tensor, part: int) -> torch.Tensor:
-    """Returns numbers of every exponent in a tensor's type and shape; zeros stay zero. What a type has no number for
-    (patterns of NaN and of infinities) stays as it is.
+    """Returns numbers of every exponent in a tensor's type and shape; zeros stay zero, as do
+    elements at patterns of NaN or infinity.
 
-    part: which of the parts of the patterns is drawn; patterns repeat after the last.
+    part: number of the part of the patterns to draw; patterns repeat after the last.
     """
     import torch
 
@@ -73,7 +73,7 @@ def _wide_patterns(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 def _finite_exponents(tensor: torch.Tensor) -> int:
-    """Returns the number of exponent fields of a type whose numbers are finite: 255 of float32."""
+    """Returns the number of exponent fields of finite numbers: 255 for float32."""
     import torch
 
     limits = torch.finfo(tensor.dtype)

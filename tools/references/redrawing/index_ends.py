@@ -1,8 +1,8 @@
-"""Draws in which whole numbers reach both ends of what they may index.
+"""Draws in which integers reach both ends of their index range.
 
-Of 500 classes the last one is named by chance in every five hundredth row. Here many elements are 0, and many the last
-index: the largest that the input shows, or, on a CPU, the last of the dimension that it seems to index. Where that is
-none, the reference raises there, and the problem's own draw is used.
+Of 500 classes the last occurs by chance in every five hundredth row. Here many elements are 0, and
+many the last index: the largest in the input, or, on a CPU, the last of the dimension that it seems
+to index. If that guess is wrong, the reference raises, and the problem's own draw is used.
 
 Example: targets of 5 rows with logits of 5 x 67, [12, 60, 3, 44, 8], become [0, 66, 3, 44, 0].
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ELEMENTS_IN_TURN = 4
 """Of so many elements the first becomes 0 and the second the last index."""
 MOST_TIMES_LARGEST = 2
-"""A dimension counts as indexed where it is larger than the largest element, and at most so many times as large."""
+"""A dimension counts as indexed if larger than the largest element, by at most this factor."""
 
 
 def reach_ends(inputs: Sequence[Any]) -> None:
@@ -50,8 +50,9 @@ def _holds_indices(tensor: torch.Tensor) -> bool:
 
 
 def _last_index(tensor: torch.Tensor, extents: set[int]) -> int:
-    """Returns the last index of the dimension that a tensor seems to index; on a GPU, where an index out of range ends
-    the process, the largest element.
+    """Returns the last index of the dimension that a tensor seems to index.
+
+    On a GPU, where an index out of range ends the process, returns the largest element.
     """
     largest = int(tensor.max())
     indexed = [e for e in extents if largest < e <= MOST_TIMES_LARGEST * (largest + 1)]

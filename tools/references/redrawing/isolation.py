@@ -1,10 +1,11 @@
-"""Draws in which few elements decide, so that no tolerance hides one that a kernel leaves out, and draws in which a
-formula that is not stable loses its digits.
+"""Draws with few decisive elements, so that no tolerance hides an omitted element, and draws that
+expose unstable formulas.
 
-In each row a few elements decide: all but one walk, from row to row, over the first, the last, the edges of blocks, and
-the second and the middle; the last is anywhere. All others contribute nothing: they are zero, minus infinity, or equal
-to the elements that they are compared with. Six elements decide in a sum: without one of them the answer is wrong by a
-sixth. Among minus infinities, where the largest alone counts, there are two.
+In each row few elements decide: from row to row they move over the first, the last, the edges of
+blocks, the second and the middle; the last of them is anywhere. All others contribute nothing: they
+are zero, minus infinity, or equal to the elements with which they are compared. Six elements decide
+in a sum: without any of them the answer is wrong by a sixth. Among minus infinities, where only the
+largest counts, there are two.
 
 Example: with two, a row of 1,000 numbers becomes `[0, ..., 0, x[127], 0, ..., 0, x[406], 0, ...]`.
 """
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 ELEMENTS_OF_A_SUM, ELEMENTS_OF_A_MAXIMUM = 6, 2
 """Elements of a row that decide, at most a quarter of the row but never fewer than two."""
 FIRST_BLOCK_EDGE, LAST_BLOCK_EDGE = 16, 1 << 14
-"""Powers of two between these are block edges: the element before each and the element at it decide in turns."""
+"""Powers of two between these are block edges: the element before an edge and the element at the
+edge decide in turn."""
 TIMES_LARGER = 16.0
 """Times larger than drawn are elements among minus infinities: a comparison with a bound must be able to hold there."""
 CONVERGED_NOISE = 2.0**-8
@@ -64,7 +66,7 @@ def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) ->
 
 
 def _walk(columns: int) -> list[int]:
-    """The columns that decide in one row after the other."""
+    """Returns the decisive columns of successive rows."""
     edges = [
         1 << power
         for power in range(int(math.log2(FIRST_BLOCK_EDGE)), int(math.log2(LAST_BLOCK_EDGE)) + 1)
@@ -75,8 +77,10 @@ def _walk(columns: int) -> list[int]:
 
 
 def isolate(tensor: torch.Tensor, filling: float) -> None:
-    """Fills all elements of a tensor but those that decide, in place. Zeros stay zeros. What decides is at least as
-    large as the mean magnitude: of a row of one small number the usual forms of tanh and elu lose the digits.
+    """Overwrites all but the decisive elements of a tensor, in place. Zeros stay zeros.
+
+    A decisive element has at least the mean magnitude: in a row of a single small number the usual
+    forms of tanh and elu lose the digits.
     """
     mean = float(tensor.double().abs().mean())
     larger = tensor.abs().clamp_(min=mean).copysign_(tensor)
@@ -91,7 +95,8 @@ def isolate(tensor: torch.Tensor, filling: float) -> None:
 
 
 def repeats_itself(tensor: torch.Tensor) -> bool:
-    """Whether a kernel may read a part of the tensor alone: a symmetric matrix, or a row that says everything twice."""
+    """Returns True if a kernel may read only a part of the tensor: a symmetric matrix, or a row
+    with repeated content."""
     return (
         tensor.dim() > 1
         and bool((tensor != tensor.flatten()[0]).any())
@@ -115,9 +120,8 @@ def isolate_largest(tensors: Sequence[torch.Tensor], filling: float) -> None:
 
 
 def let_agree(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Makes the second tensor of each pair of one shape equal to the first but for the elements that decide, in
-    place.
-    """
+    """Makes the second tensor of each pair equal to the first except for the decisive elements, in
+    place."""
     import torch
 
     for first, second in pairs:
@@ -128,9 +132,9 @@ def let_agree(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 def _counterpart(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """What agrees with the first tensor: its values, or their exponentials where the first holds logarithms (no number
-    above zero) and the second none below zero, as predictions and targets of a divergence do.
-    """
+    """Returns the counterpart of the first tensor: its values, or their exponentials for logarithms
+    (none above zero) beside values of which none is below zero, like predictions and targets of a
+    divergence."""
     logarithms = bool((first <= 0).all()) and bool((second >= 0).all())
     return first.exp() if logarithms else first
 
@@ -146,9 +150,11 @@ def let_converge(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 def scale_rows(tensors: Sequence[torch.Tensor], limit: int) -> None:
-    """Multiplies each row of each tensor by a power of two of its own, in place: the first and the third by 2^limit,
-    the second by the smallest, the others by each power between these in turns. The third row and every third one
-    after it are made negative. The elements of a vector are rows by themselves.
+    """Multiplies each row of each tensor by a power of two, in place.
+
+    The first and third row by 2^limit, the second by the smallest power, the others by the powers
+    between in turn. Every third row, from the third, becomes negative. Elements of a vector count
+    as rows.
     """
     import torch
 

@@ -1,9 +1,10 @@
-"""Structures of whole tensors, for inputs and weights alike: triangular, diagonal, of rank one, of equal halves;
-vectors of one number; two tensors that are equal; indices that count up.
+"""Structures of whole tensors, for inputs and weights: triangular, diagonal, rank one, equal
+halves, constant, equal, counting.
 
-Weights that were trained, pruned, tied or freshly initialised have them, and random numbers never do. A kernel that is
-wrong on one of them is right on every matrix that is drawn at random. Each structure has several traits at once, so
-that few calls show many of them: a diagonal matrix is symmetric, triangular and sparse, too.
+Trained, pruned, tied or freshly initialised weights have such structures, random numbers never do.
+A kernel that fails on such a structure passes every random matrix. Each structure has several
+traits at once, so that few calls show many of them: a diagonal matrix is symmetric, triangular and
+sparse, too.
 
 Example: of rank one with equal rows, the matrix `[[1, 2], [3, 4]]` becomes `[[1, 2], [1, 2]]`.
 """
@@ -19,9 +20,10 @@ from kernelwright.tools.references.redrawing.row_structures import structured
 if TYPE_CHECKING:
     import torch
 
-ZERO_ROWS_EVERY, ZERO_COLUMNS_EVERY = 3, 4
+ZERO_ROWS_EVERY = 3
+ZERO_COLUMNS_EVERY = 4
 SELECTED = 256.0
-"""A power of two, so that what it selects of another matrix outweighs what is added to it."""
+"""A power of two, so that elements selected from another matrix outweigh added terms."""
 FLAT_SIDE = 4
 """Side of the squares of one number."""
 STRUCTURES_APART = 5
@@ -44,15 +46,16 @@ def _diagonal(matrix: Any) -> Any:
 
 
 def _equal_rows(matrix: Any) -> Any:
-    """Rows that all are the first one, whose second half is its first half."""
+    """Returns rows equal to the first, whose second half repeats its first half."""
     row = matrix[..., :1, :]
     half = (row.shape[-1] + 1) // 2
-    places = _range(matrix, -1) % half
-    return row[..., places].expand_as(matrix)
+    columns = _range(matrix, -1) % half
+    return row[..., columns].expand_as(matrix)
 
 
 def _rank_one(matrix: Any) -> Any:
-    """The product of its first column and its first row, both of eight significant bits, of the matrix's size."""
+    """Returns the product of the first column and the first row, both of eight significant bits,
+    with the matrix's magnitude."""
     column, row = (_few_bits(part) for part in (matrix[..., :1], matrix[..., :1, :]))
     size = column.abs().double().mean().clamp(min=1e-30)
     return (column.double() * row.double() / size.log2().round().exp2()).to(matrix.dtype)
@@ -84,14 +87,15 @@ def _with_zero_rows(matrix: Any) -> Any:
 
 
 def _symmetric_bands(matrix: Any) -> Any:
-    """Equal numbers at an equal distance from the diagonal, on either side of it."""
+    """Returns a symmetric matrix with equal numbers at equal distance from the diagonal."""
     distance = (_range(matrix, -2)[:, None] - _range(matrix, -1)[None, :]).abs()
     first = matrix[..., :1, :] if matrix.shape[-1] >= matrix.shape[-2] else matrix[..., :1].mT
     return first.squeeze(-2)[..., distance]
 
 
 def _permutation(matrix: Any) -> Any:
-    """Rows that each hold one number, SELECTED or its negative: of a product with it the other operand is left."""
+    """Returns rows with a single nonzero number, SELECTED or its negative: a product with them is
+    the other operand, permuted."""
     import torch
 
     hot = scatter(_range(matrix, -2)) % matrix.shape[-1]
@@ -104,7 +108,7 @@ def _sorted_columns(matrix: Any) -> Any:
 
 
 def _proportional_rows(matrix: Any) -> Any:
-    """Rows that are twice or half of the one before, or its negative."""
+    """Returns rows that are the previous row times 2, 1/2 or -1."""
     import torch
 
     factors = torch.tensor([1.0, 2.0, -1.0, 0.5], dtype=matrix.dtype, device=matrix.device)
@@ -118,7 +122,7 @@ WITHIN_THE_DOMAIN: tuple[MatrixStructure, ...] = (
 WITH_ZEROS: tuple[MatrixStructure, ...] = (
     _lower_triangle, _upper_triangle, _diagonal, _with_zero_rows, _permutation,
 )  # fmt: skip
-"""Structures for matrices whose numbers have both signs, among which zero lies."""
+"""Structures for matrices with numbers of both signs, since they contain zeros."""
 OF_BOTH_SIGNS: tuple[MatrixStructure, ...] = (_rank_one, _proportional_rows)
 ALL: tuple[MatrixStructure, ...] = (*WITH_ZEROS, *WITHIN_THE_DOMAIN, *OF_BOTH_SIGNS, structured)
 PARTS = len(ALL)
@@ -136,11 +140,12 @@ def _sorted_numbers(vector: Any) -> Any:
 OF_VECTORS: tuple[Callable[[Any], Any], ...] = (_one_number, _few_bits, _sorted_numbers)
 """Structures of a vector's own numbers."""
 TWINS = PARTS
-"""The part in which the inputs of one form are equal; in the same one all weights are small."""
+"""Number of the part in which inputs of equal form are equal, and all weights small."""
 
 
 def parts_of_structures(inputs: Sequence[Any], weights: Sequence[Any]) -> list[int]:
-    """Returns the calls that show the structures which these tensors can have; empty where they can have none."""
+    """Returns the calls that show the structures possible for these tensors; empty if there are
+    none."""
     tensors = [t for t in (*inputs, *weights) if getattr(t, "ndim", 0)]
     floating = [t for t in tensors if t.is_floating_point() and t.itemsize > 1]
     if any(t.ndim > 1 for t in floating):
@@ -152,17 +157,17 @@ def parts_of_structures(inputs: Sequence[Any], weights: Sequence[Any]) -> list[i
 
 
 def _twins(tensors: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields each floating tensor with the first one of its shape and type."""
+    """Yields each floating tensor with the first of its shape and type."""
     first: dict[Any, Any] = {}
     for tensor in tensors:
         if getattr(tensor, "ndim", 0) and tensor.is_floating_point() and not repeats_itself(tensor):
-            known = first.setdefault((tensor.shape, tensor.dtype), tensor)
-            if known is not tensor:
-                yield known, tensor
+            earlier = first.setdefault((tensor.shape, tensor.dtype), tensor)
+            if earlier is not tensor:
+                yield earlier, tensor
 
 
 def let_be_twins(tensors: Sequence[Any]) -> None:
-    """Makes floating tensors of one shape and type equal, in place: as if one had been given twice."""
+    """Makes floating tensors of equal shape and type equal, in place, as if passed twice."""
     for first, second in _twins(tensors):
         second.copy_(first)
 
@@ -174,8 +179,10 @@ def _is_index(tensor: Any) -> bool:
 
 
 def count_up(tensors: Sequence[Any]) -> None:
-    """Makes the rows of indices count up from their least number, in place, where none of them comes twice then. Rows
-    that are sorted stay: they may say where parts begin.
+    """Makes the rows of indices count up from their minimum, in place, if no index is repeated
+    then.
+
+    Sorted rows are unchanged: they may hold the starts of segments.
     """
     import torch
 
@@ -191,11 +198,12 @@ def count_up(tensors: Sequence[Any]) -> None:
 
 
 def draw_structures(tensors: Sequence[torch.Tensor], part: int, *, are_weights: bool) -> None:
-    """Gives each floating tensor a structure, in place. Zeros stay zeros. Tensors whose rows repeat one another stay,
-    and so do those that hold one sign alone where a structure has other signs.
+    """Gives each floating tensor a structure, in place. Zeros stay zeros.
 
-    part: number of the structure of the first tensor; the next ones are some way apart. are_weights: their matrix is
-    their first dimension beside all others, as of a convolution; that of an input is its last two.
+    Tensors with repeated rows are unchanged, as are those of a single sign if a structure has other
+    signs. part: number of the structure of the first tensor; the next ones are some distance apart.
+    are_weights: a tensor's matrix is its first dimension by all others, as for a convolution; an
+    input's matrix is its last two dimensions.
     """
     for number, tensor in enumerate(tensors if part < PARTS or are_weights else ()):
         if not tensor.dim() or tensor.itemsize == 1 or not tensor.numel():

@@ -32,11 +32,12 @@ NEAR_EXTREME_EXPONENTS = 6
 def mix_rows(
     tensors: Sequence[torch.Tensor], special: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    """Lets the rows of floating tensors take turns between kinds of numbers, in place. The first row's kind follows
-    from the first number, so other seeds and sizes begin with another kind. Tensors whose rows repeat one another stay.
+    """Alternates the rows of floating tensors between kinds of numbers, in place.
 
-    tensors: numbers of the problem's own draw, of any shapes. special: maps such numbers to special ones. Numbers are
-    isolated in the tensors with the most elements alone: few elements of tensors of different shapes seldom meet.
+    The first row's kind depends on the first number, so that other seeds and sizes start with
+    another kind. Tensors with repeated rows are unchanged. tensors: numbers of the problem's own
+    draw, of any shapes. special: maps such numbers to special ones. Numbers are isolated only in
+    the tensors with the most elements: few elements of tensors of different shapes seldom meet.
     """
     most = max((t.numel() for t in tensors), default=0)
     for tensor in tensors:
@@ -53,8 +54,10 @@ def mix_rows(
 
 
 def _near_extreme(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns rows in which many elements lie a few units in the last place below the largest, or above the smallest,
-    and none at it: a kernel that rounds before it compares names another one. Zeros stay.
+    """Returns rows in which many elements are a few ulps below the largest or above the smallest,
+    and none equal to it.
+
+    A kernel that rounds before comparing selects another element. Zeros stay zeros.
     """
     import torch
 

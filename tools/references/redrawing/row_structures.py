@@ -1,12 +1,13 @@
-"""Draws whose rows have a structure that random numbers never have: sorted, repeated, mirrored, whole, one-hot.
+"""Draws with structured rows, which random numbers never have: sorted, repeated, mirrored, integer,
+one-hot.
 
-Inputs of real models have such rows: padded ones, embeddings that repeat, cumulated times, one-hot labels, activations
-of a relu, masks that allow a prefix. A kernel that is wrong on one of them is right on every row that is drawn at
-random. A structure rearranges or repeats the row's own numbers, so that they stay in the problem's domain; what
-changes signs is used only where a row has numbers of both signs.
+Inputs of real models have such rows: padding, repeated embeddings, cumulative times, one-hot
+labels, activations of a relu, prefix masks. A kernel that fails on such a row passes every random
+row. A structure rearranges or repeats the row's own numbers, so that they stay in the problem's
+domain; structures that change signs are used only for rows with numbers of both signs.
 
-Each row takes two structures, one after the other. Example: sorted, then each number repeated four times, the row
-`[3, -1, 2, 5, 0, 4, 1, 7]` becomes `[-1, -1, -1, -1, 3, 3, 3, 3]`.
+Each row takes two structures in sequence. Example: sorted, then each number repeated four times,
+the row `[3, -1, 2, 5, 0, 4, 1, 7]` becomes `[-1, -1, -1, -1, 3, 3, 3, 3]`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ WHOLE_NUMBER_SCALE = 4.0
 UNCHANGED = 4
 """One row in so many takes a single structure."""
 LIKE_THE_ROW_BEFORE = 7
-"""One row in so many is the row before it; no divisor of the number of structures, lest it always replace the same."""
+"""Period of rows equal to the previous row; no divisor of the number of structures, so that
+different structures are replaced."""
 
 Structure = Callable[[Any, Any], Any]
 """Takes rows, (rows, columns), and a whole number for each element that is scattered over the tensor."""
@@ -77,7 +79,8 @@ def _whole(rows: Any, scattered: Any) -> Any:
 
 
 def _ramp(rows: Any, scattered: Any) -> Any:
-    """Even steps towards zero from the largest power of two within the row's first number, exact in few bits."""
+    """Returns even steps towards zero from the largest power of two within the row's first number,
+    exact in few bits."""
     import torch
 
     columns = rows.shape[-1]
@@ -101,9 +104,9 @@ def _one_hot(rows: Any, scattered: Any) -> Any:
 def _with_a_block_of_zeros(rows: Any, scattered: Any) -> Any:
     import torch
 
-    places = torch.arange(rows.shape[-1], device=rows.device)
+    columns = torch.arange(rows.shape[-1], device=rows.device)
     begin = scattered[:, :1] % rows.shape[-1]
-    inside = (places >= begin) & (places < begin + rows.shape[-1] // 2 + 1)
+    inside = (columns >= begin) & (columns < begin + rows.shape[-1] // 2 + 1)
     return rows.masked_fill(inside, 0.0)
 
 
@@ -122,9 +125,10 @@ OF_BOTH_SIGNS: tuple[Structure, ...] = (
 
 
 def structured(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor with a structure in each row along its last dimension. Zeros stay zeros, so that triangular
-    and one-hot tensors keep their form. A tensor whose rows are sorted or repeat one another comes back as it is, and
-    so does one with numbers that are not finite.
+    """Returns the tensor with a structure in each row along its last dimension. Zeros stay zeros.
+
+    So triangular and one-hot tensors keep their form. Tensors with sorted or repeated rows, or
+    non-finite numbers, are unchanged.
     """
     import torch
 
@@ -174,7 +178,8 @@ def _first_turn(rows: torch.Tensor) -> int:
 
 
 def structured_mask(mask: torch.Tensor) -> torch.Tensor:
-    """Returns booleans whose rows, in turns, stay, begin with their truths, end with them, and hold the first alone."""
+    """Returns booleans whose rows in turn are unchanged, start with their truths, end with them,
+    and hold only the first."""
     import torch
 
     columns = mask.shape[-1] if mask.dim() else 1

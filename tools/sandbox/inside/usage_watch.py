@@ -50,8 +50,11 @@ class UsageWatch:
         shared_memory: bool = True,
         folder: str | None = None,
     ) -> None:
-        self._limits, self._processes = limits, processes
-        self._memory, self._shared, self._folder = memory, shared_memory, folder
+        self._limits = limits
+        self._processes = processes
+        self._memory = memory
+        self._shared = shared_memory
+        self._folder = folder
         self._address_space = _statm(os.getpid())[0]
         self._next_walk = 0.0
 

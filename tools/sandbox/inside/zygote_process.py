@@ -43,7 +43,8 @@ single verdict.
 """
 FOLDER_SECONDS = 5.0
 """Seconds for removing the folder; the owner waits twice as long."""
-THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
+THREADS_END_SECONDS = 5.0
+LIBRARY_THREADS_END_SECONDS = 0.5
 
 
 def main() -> None:
@@ -158,7 +159,9 @@ class ForkServer:
     """Forks candidates' processes on request, and buries them."""
 
     def __init__(self, kind: ProcessKind, layers: Layers, channel: Channel) -> None:
-        self._kind, self._layers, self._channel = kind, layers, channel
+        self._kind = kind
+        self._layers = layers
+        self._channel = channel
         self._common = open_common_paths(kind)
         self._living: dict[int, int] = {}
         """The first process of each candidate, and the pipe on which its end is told."""

@@ -82,7 +82,8 @@ class Groups:
     """
 
     def __init__(self, hierarchies: list[Hierarchy], missing: str = "") -> None:
-        self.hierarchies, self.missing = hierarchies, missing
+        self.hierarchies = hierarchies
+        self.missing = missing
 
     @property
     def bound_memory(self) -> bool:

@@ -16,16 +16,19 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
-    0x00020000,
-    0x04000000,
-    0x08000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_PR_SET_PDEATHSIG, PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+NEWNS = 0x00020000
+NEWUTS = 0x04000000
+NEWIPC = 0x08000000
+NEWUSER = 0x10000000
+NEWPID = 0x20000000
+NEWNET = 0x40000000
+_LANDLOCK_CREATE = 444
+_LANDLOCK_ADD = 445
+_LANDLOCK_RESTRICT = 446
+_PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
 _MS_PRIVATE, _MS_REC, _MS_BIND, _MS_REMOUNT, _MS_RDONLY, _MS_NOSUID, _MS_NODEV = (
     1 << 18,
     1 << 14,
@@ -47,7 +50,8 @@ _MOUNT_FLAGS = {
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE = {"x86_64": 56, "aarch64": 220}
-_MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25
+_MADV_HUGEPAGE = 14
+_MADV_COLLAPSE = 25
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_lock = ctypes.PyDLL(None, use_errno=True)
@@ -218,7 +222,10 @@ def drop_capabilities() -> None:
 
 
 # ------------------------------------------------------------------ landlock
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_EXECUTE = 1
+_WRITE_FILE = 2
+_READ_FILE = 4
+_READ_DIR = 8
 _ALL_FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | (1 << 14) | (1 << 15)
 READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR

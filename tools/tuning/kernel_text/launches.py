@@ -138,5 +138,6 @@ def _division(
         and isinstance(extent_node.right, ast.Constant)
         and extent_node.right.value == resolved.literal.value - 1
     ):
-        less_one, extent = extent_node.right, extent_node.left
+        less_one = extent_node.right
+        extent = extent_node.left
     return [GridDivision(resolved.literal, extent, axis, less_one)]

@@ -57,7 +57,8 @@ class Text:
         """
         start, end = self.span(call)
         segment = self.data[start:end].decode("utf-8")
-        last, at = "(", 0
+        last = "("
+        at = 0
         rows = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", segment))]
         tokens = list(tokenize.generate_tokens(io.StringIO(segment, newline="").readline))
         significant = [t for t in tokens if t.type not in _IGNORED]

@@ -104,7 +104,8 @@ class Resolved:
     """Literal which determines an expression."""
 
     def __init__(self, literal: ast.Constant, capped: bool) -> None:
-        self.literal, self.capped = literal, capped
+        self.literal = literal
+        self.capped = capped
 
 
 def resolve(

@@ -15,7 +15,7 @@ Combine = Callable[[Arrays, Arrays], Arrays]
 
 
 def folded(arrays: Arrays, combine: Combine) -> Arrays:
-    """The results of a reduction along the first axis, whose size is a power of two."""
+    """Returns a reduction along the first axis, whose size is a power of two."""
     # Each level halves the number of elements.
     for neighbours, swapped in open_order.current().pairings(arrays[0].shape[0]):
         half = arrays[0].shape[0] // 2
@@ -26,7 +26,7 @@ def folded(arrays: Arrays, combine: Combine) -> Arrays:
 
 
 def running(arrays: Arrays, combine: Combine) -> Arrays:
-    """The inclusive scan along the first axis, whose size is a power of two."""
+    """Returns the inclusive scan along the first axis, whose size is a power of two."""
     count = arrays[0].shape[0]
     if count == 1:
         return arrays
@@ -50,7 +50,8 @@ def running(arrays: Arrays, combine: Combine) -> Arrays:
 
 
 def summed(values: np.ndarray, axis: int | None, keepdims: bool) -> Any:
-    """The sum along an axis, or of all elements: rounded at each step to the type of the values.
+    """Returns the sum along an axis, or of all elements, rounded at each step to the type of the
+    values.
 
     keepdims: as NumPy's.
     """

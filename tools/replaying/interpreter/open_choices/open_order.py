@@ -30,7 +30,7 @@ class Pairing(NamedTuple):
 
     @property
     def keeps_order(self) -> bool:
-        """Whether operands stay in the order of the elements."""
+        """True if operands stay in the order of the elements."""
         return self.neighbours and not self.swapped
 
 
@@ -61,7 +61,7 @@ class OpenOrder:
         return self._pairings[count]
 
     def permutation(self, count: int) -> Any:
-        """An order of `count` elements in which the first of equal ones wins."""
+        """Returns an order of `count` elements in which the first of equal elements wins."""
         if count not in self._permutations:
             order = list(range(count))
             self._random("ties", count).shuffle(order)
@@ -69,7 +69,7 @@ class OpenOrder:
         return self._permutations[count]
 
     def thread_elements(self, count: int) -> int:
-        """How many of `count` elements, a power of two, a thread folds by itself."""
+        """Returns how many of `count` elements, a power of two, a thread folds by itself."""
         return min(self._random("threads", count).choice(ELEMENTS_OF_A_THREAD), count)
 
 

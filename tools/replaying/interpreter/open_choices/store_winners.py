@@ -31,7 +31,7 @@ def let_others_win(
 
 
 def _ascend(addresses: np.ndarray) -> bool:
-    """Whether the addresses are in order, each there once."""
+    """Returns True if the addresses are strictly ascending."""
     flat = addresses.reshape(-1)
     return bool((flat[1:] > flat[:-1]).all())
 

@@ -21,7 +21,8 @@ MAX_REMEMBERED_SHAPES = 4096
 
 
 def remember_shapes() -> None:
-    """A shape's tuple, its number of elements and its text are made once for each shape, not for each value."""
+    """Caches a shape's tuple, number of elements and text, instead of computing them for each
+    value."""
     import triton.language.core as core
 
     of_types: dict[tuple[int, ...], tuple[Any, int, str]] = {}
@@ -214,8 +215,10 @@ def _common(lhs_shape: list[int], right: list[int]) -> list[int] | None:
 
 
 def call_builtins_at_once() -> None:
-    """A builtin of Triton is called with the interpreter's semantics, without the two wrappers
-    that look for them. After the language has been patched.
+    """Calls Triton's builtins directly with the interpreter's semantics, without the two wrappers
+    that look for it.
+
+    To be called after the language is patched.
     """
     import triton.language.core as core
     from triton.runtime import interpreter
@@ -234,7 +237,8 @@ def call_builtins_at_once() -> None:
 
 
 def call_extra_builtins(modules: Iterable[Any]) -> None:
-    """The same for builtins of modules that Triton's interpreter leaves out, as `tl.extra.cuda.globaltimer`."""
+    """Calls builtins of further modules directly, which Triton's interpreter leaves out, as
+    `tl.extra.cuda.globaltimer`."""
     import triton.language.core as core
     from triton.runtime import interpreter
 

@@ -109,7 +109,7 @@ def _leading_zeros(values: np.ndarray) -> Any:
 
 
 def _first_set(values: np.ndarray) -> Any:
-    """The place of the lowest set bit, from 1; 0 of 0."""
+    """Returns the position of the lowest set bit, from 1; 0 for 0."""
     bits = _unsigned(values)
     lowest = bits & (~bits + bits.dtype.type(1))
     return np.where(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from triton.runtime.interpreter import TensorHandle
 
 HALF_DOT_STEP = 16
-"""Products that a tensor core adds before it rounds a float16 sum."""
+"""Number of products that a tensor core adds before rounding a float16 sum."""
 PARTS: dict[str, tuple[tuple[int, int], ...]] = {
     "bf16x3": ((1, 0), (0, 1)),
     "bf16x6": ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
@@ -107,7 +107,7 @@ def repair_masks_of_descriptors() -> None:
 
 
 def repair_unsigned_ones() -> None:
-    """Makes the bits of an unsigned number that are all one, for `~bits`: Triton 3.6 asks NumPy for -1."""
+    """Returns an unsigned number with all bits set, for `~bits`: Triton 3.6 asks NumPy for -1."""
     from triton.runtime import interpreter
 
     original = interpreter.InterpreterBuilder.get_all_ones_value
@@ -140,7 +140,7 @@ def repair_index() -> None:
 
 
 def repair_arguments_of_extremes() -> None:
-    """The place of the largest number of a row of NaN is 0, as it may be on a GPU; NumPy raises."""
+    """Returns index 0 for the largest number in a row of NaN, as a GPU may; NumPy raises."""
     from triton.runtime import interpreter
 
     original = interpreter.ReduceOps.min_max
@@ -170,7 +170,7 @@ def repair_arguments_of_extremes() -> None:
 
 
 def compute_erf_at_once() -> None:
-    """Triton's interpreter calls Python's `math.erf` for each number."""
+    """Vectorises erf: Triton's interpreter calls Python's `math.erf` for each number."""
     from triton.runtime import interpreter
 
     from kernelwright.tools.replaying.interpreter.patches.libdevice import by_torch
