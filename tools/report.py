@@ -278,7 +278,7 @@ class Report(Value):
     @model_validator(mode="before")
     @classmethod
     def _of_an_earlier_version(cls, report: Any) -> Any:
-        """Drops the ratio over torch.compile from reports before version 3: it mixed two methods."""
+        """Converts the ratio over torch.compile in reports before version 3: it mixed methods."""
         profile = report.get("profile") if isinstance(report, dict) else None
         if not isinstance(profile, dict) or report.get("schema_version", SCHEMA_VERSION) >= 3:
             return report
