@@ -119,7 +119,7 @@ def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_ha
     replayer, mapped = Replayer("cuda:0", None), Mapped()  # type: ignore[arg-type]
 
     def message(*shared: SharedTensor) -> list[Any]:
-        blocks, forgotten, _ = replayer._lent(shared)
+        blocks, forgotten, _ = replayer._allocations_for(shared)
         mapped.forget(forgotten)
         mapped.receive(blocks, [])
         return [mapped.tensor(one.spec) for one in shared]

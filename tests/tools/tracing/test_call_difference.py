@@ -45,7 +45,7 @@ def test_another_grid_is_named():
 
 
 def test_addresses_of_tensors_are_told_from_other_numbers(monkeypatch):
-    monkeypatch.setattr(fake_gpu, "_told_addresses", dict.fromkeys((4096, 8192)))
+    monkeypatch.setattr(fake_gpu, "_exposed_addresses", dict.fromkeys((4096, 8192)))
     assert "data_ptr()" in call_difference(call(launch(x_ptr=4096)), call(launch(x_ptr=8192)))
     assert "data_ptr()" not in call_difference(call(launch(n=4096)), call(launch(n=4097)))
 
