@@ -92,10 +92,7 @@ class CandidateCalls:
         self, names: dict[str, str], missing: Sequence[str], seconds: float
     ) -> dict[str, str]:
         """Returns names with those of weights located by value; by order of all parameters if
-        values are ambiguous.
-
-        Raises Failed.
-        """
+        values are ambiguous. Raises Failed."""
         positions = self._positions_of(missing, seconds)
         if len(positions) < len(missing) and (by_order := map_by_order(self.prepared, self.trace)):
             return by_order

@@ -12,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.comparing.special_values import NO_ANSWER
 from kernelwright.tools.expected.dependence import require_inputs_read
@@ -32,6 +31,7 @@ from kernelwright.tools.expected.weights import WEIGHT_SCALES, require_visible_w
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.rules import (
     ChecksOf,
+    Evidence,
     Rules,
     Thoroughness,
     distributions_for,
@@ -49,7 +49,7 @@ from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
 from kernelwright.tools.references.redrawing.matrix_structures import PARTS, parts_of_structures
 from kernelwright.tools.replaying.noise import NOISE
-from kernelwright.tools.report import Cheat, Check, Failed, Failure, Fault, OwnWork, clean_text
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.trace.alternatives import configuration_named, configurations_not_taken
 from kernelwright.tools.tracing.client import TracedCandidate
@@ -73,45 +73,6 @@ SEARCH_SEED = 611953
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
 """Numbers of further calls, as [minimum, maximum), after which a candidate with changing state is
 checked again."""
-
-
-@dataclass
-class Evidence:
-    """Findings about a candidate at all sizes so far."""
-
-    checks: list[Check] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    tolerances: list[Any] = field(default_factory=list)
-    """Eager's own error by output, if float64 outputs exist."""
-    work: OwnWork | None = None
-    share: float | None = None
-    """Share of the reference's operations not done by torch in the candidate, 0 to 1."""
-    deterministic: bool | None = None
-    """Two calls on equal inputs agreed bit for bit on a GPU; None under the interpreter."""
-    only_moves: bool | None = None
-    """The problem only moves values, at every size examined so far; None before the first."""
-    search: OutcomeSearch | None = None
-    """The search after the ordinary draws; None if these found a fault."""
-    has_no_answer: bool = False
-    """Yields NaN for rows of minus infinity although no sum or product of the reference combines
-    them."""
-    reads_sign_of_nan: bool = False
-    """Correct on NaN, and wrong on NaN with a set sign."""
-    goes_by_strides: bool = False
-    """Correct if no input has a usual stride, and wrong in another layout."""
-    moves_on: bool = False
-    """State of the candidate's own changes at every call."""
-    reloaded: bool | None = None
-    """True if all weights of the reference are loaded into the candidate; None if the reference has
-    none."""
-
-    def add(self, checks: SizeChecks) -> None:
-        """Adds the comparisons at a size, and the first remark of each kind."""
-        self.checks += checks.checks
-        if checks.notes and not any(note.startswith("right, and ") for note in self.notes):
-            self.notes.append(checks.notes[0])
-        if checks.undecided and checks.undecided not in self.notes:
-            self.notes.append(checks.undecided)
 
 
 class Examination:
@@ -277,10 +238,7 @@ class Examination:
 
     def _other_configurations(self, drawn: ExpectedOutputs, at: str = "") -> None:
         """Checks configurations of autotuned launches that the calls on own inputs have not taken;
-        all at another size.
-
-        Raises Failed.
-        """
+        all at another size. Raises Failed."""
         covered_numbers = () if at else (self._shuffle(0), self._shuffle(1))
         numbers = configurations_not_taken(
             own_work.steps_of(self._checks.trace), self._candidate.traced, covered_numbers
@@ -299,10 +257,7 @@ class Examination:
 
     def _many_calls_later(self, first: ExpectedOutputs) -> None:
         """Advances state that changes from call to call, such as a counter, by many calls; the
-        answer must stay correct.
-
-        Raises Failed.
-        """
+        answer must stay correct. Raises Failed."""
         replayer = self._judge.replayer
         if not replayer.ask({"do": "note_kept"}, seconds=self._seconds_left()).get("kept"):
             return
@@ -323,9 +278,7 @@ class Examination:
 
     def _few_distributions(self) -> list[Draw]:
         """Returns the draws at a large size: signed numbers, and isolated ones for outputs in half
-        precision.
-
-        Isolated numbers show whether every element of a long row has an effect.
+        precision. Isolated numbers show whether every element of a long row has an effect.
         """
         in_half = self._checks.prepared.rounds_to_half
         return [Draw.SIGNED, *([Draw.ISOLATED] if in_half else ())]
@@ -345,10 +298,7 @@ class Examination:
         self, draw: Draw, number: int, perturbed: bool, at: str = "", *, part: int = 0
     ) -> None:
         """Checks a distribution. at: suffix that names a size other than the base. part: index
-        within a draw of several calls.
-
-        Raises Failed.
-        """
+        within a draw of several calls. Raises Failed."""
         if draw in WITH_TIES and self._checks.prepared.reference.sorts:
             return
         try:

@@ -19,10 +19,12 @@ from kernelwright.tools.references.input_distributions import (
 )
 from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.report import (
+    Check,
     CorrectnessResult,
     Failed,
     Failure,
     Fault,
+    OwnWork,
     SizeOutcome,
     Tried,
 )
@@ -30,7 +32,8 @@ from kernelwright.tools.trace.trace import Traced
 
 if TYPE_CHECKING:
     from kernelwright.tools.expected.prepared_problem import PreparedProblem
-    from kernelwright.tools.judging.examination import Evidence
+    from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
+    from kernelwright.tools.judging.size_checks import SizeChecks
 
 DISTRIBUTIONS = (
     Draw.SIGNED,
@@ -132,6 +135,45 @@ class JudgeFindings:
     def with_result(self, result: CorrectnessResult) -> JudgeFindings:
         """Returns the findings with another result."""
         return JudgeFindings(result, self.needs_gpu, self.coverage)
+
+
+@dataclass
+class Evidence:
+    """Findings about a candidate at all sizes so far."""
+
+    checks: list[Check] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tolerances: list[Any] = field(default_factory=list)
+    """Eager's own error by output, if float64 outputs exist."""
+    work: OwnWork | None = None
+    share: float | None = None
+    """Share of the reference's operations not done by torch in the candidate, 0 to 1."""
+    deterministic: bool | None = None
+    """Two calls on equal inputs agreed bit for bit on a GPU; None under the interpreter."""
+    only_moves: bool | None = None
+    """The problem only moves values, at every size examined so far; None before the first."""
+    search: OutcomeSearch | None = None
+    """The search after the ordinary draws; None if these found a fault."""
+    has_no_answer: bool = False
+    """Yields NaN for rows of minus infinity although no sum or product of the reference combines
+    them."""
+    reads_sign_of_nan: bool = False
+    """Correct on NaN, and wrong on NaN with a set sign."""
+    goes_by_strides: bool = False
+    """Correct if no input has a usual stride, and wrong in another layout."""
+    moves_on: bool = False
+    """State of the candidate's own changes at every call."""
+    reloaded: bool | None = None
+    """True if all weights of the reference are loaded into the candidate; None if the reference has
+    none."""
+
+    def add(self, checks: SizeChecks) -> None:
+        """Adds the comparisons at a size, and the first remark of each kind."""
+        self.checks += checks.checks
+        if checks.notes and not any(note.startswith("right, and ") for note in self.notes):
+            self.notes.append(checks.notes[0])
+        if checks.undecided and checks.undecided not in self.notes:
+            self.notes.append(checks.undecided)
 
 
 def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[Any]) -> list[Draw]:

@@ -19,7 +19,7 @@ from kernelwright.tools.compiling.text.address_overflow import overflow_failure
 from kernelwright.tools.expected.prepared_problem import PreparedProblem
 from kernelwright.tools.host_choices import MOVES_ON
 from kernelwright.tools.judging.compile_report import late_kernel
-from kernelwright.tools.judging.examination import Evidence, Examination
+from kernelwright.tools.judging.examination import Examination
 from kernelwright.tools.judging.layouts.layout_checks import (
     LayoutChecks,
     failure_of_layouts,
@@ -28,6 +28,7 @@ from kernelwright.tools.judging.layouts.layout_checks import (
 )
 from kernelwright.tools.judging.rules import (
     ChecksOf,
+    Evidence,
     JudgeFindings,
     Rules,
     Thoroughness,
@@ -78,10 +79,8 @@ class _TooSlow(Exception):
 
 
 def _is_wrong_without_elements(failure: Failure) -> bool:
-    """Returns True for a wrong shape or wrong numbers at an extent of zero.
-
-    Errors, NaN, and memory that no program of an empty grid writes count as a refusal.
-    """
+    """Returns True for a wrong shape or wrong numbers at an extent of zero. Errors, NaN, and memory
+    that no program of an empty grid writes count as a refusal."""
     is_unwritten = failure.mismatch is not None and failure.mismatch.pattern is Pattern.UNWRITTEN
     wrong = failure.fault in (Fault.MISMATCH, Fault.PRECISION, Fault.SHAPE)
     return wrong and not is_unwritten
@@ -200,10 +199,7 @@ class Verdict:
             raise Failed(failure)
 
     def _require_fixed_reference(self, failed: Failed) -> None:
-        """Raises ProblemError if a random reference explains the failure.
-
-        Two of its own answers differ, so differing numbers show nothing about a candidate.
-        """
+        """Raises ProblemError if a random reference explains the failure: two of its answers differ."""
         if self._randomness and failed.failure.fault in (*NUMERIC_FAULTS, Fault.NONDETERMINISM):
             raise ProblemError(self._randomness) from failed
 
@@ -374,10 +370,7 @@ class Verdict:
         return CallWork(programs_of(self._candidate.traced.traces[size.index]), size.sizes)
 
     def _note_refusal(self, size: AtSize, failure: Failure) -> None:
-        """Notes the candidate's own exception at a size other than the problem's, which is allowed.
-
-        Raises Failed for other failures.
-        """
+        """Notes an exception of the candidate at another size; raises Failed for other failures."""
         size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         allowed = failure.fault in (*GUARD_FAULTS, Fault.RESOURCES, Fault.COMPILE)
         refusal = (

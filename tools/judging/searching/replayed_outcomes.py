@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 def told_outcomes(replayer: Replayer, seconds_left: Callable[[], float]) -> ToldOutcomes:
     """Returns the candidate's comparisons with all outcomes, nearest operands since the previous
-    call, and constant results.
-
-    Raises Failed.
-    """
+    call, and constant results. Raises Failed."""
     answer = replayer.ask({"do": "comparisons", "forget": "misses"}, seconds=seconds_left())
     try:
         return read_outcomes(answer)
