@@ -278,23 +278,27 @@ class Replayer:
         return still_mapped == 0 and self._process is not None
 
     def unmap(self, names: Sequence[str]) -> list[str]:
-        """Has the process unmap allocations of the judge in which none of its tensors lies, and returns the names of
-        those that it has not mapped any more. The trace stays open. A process that does not answer is ended.
+        """Unmaps unused allocations of the judge in the process; returns the names of those unmapped.
+
+        The trace stays open. A process that does not answer is ended.
         """
         if self._process is None:
             return [*names]
         allowed = self._time, self._budget
         self._allow(LETTING_GO_SECONDS)
         try:
-            left = self._asked({"do": "unmap", "names": [*names]}, (), "unmap memory").get("mapped")
+            answer = self._exchange({"do": "unmap", "names": [*names]}, (), "unmap memory")
         except Failed:
             self._end()
             return [*names]
         finally:
             self._time, self._budget = allowed
-        for name in names:  # one that is still mapped is named again before it is used again
+        for name in names:  # a name still mapped is sent again before its next use
             self._mapped.pop(name, None)
-        return [name for name in names if name not in (left if isinstance(left, list) else names)]
+        still_mapped = answer.get("mapped")
+        if not isinstance(still_mapped, list):
+            still_mapped = names
+        return [name for name in names if name not in still_mapped]
 
     def close(self) -> None:
         """Ends the process. May be called twice."""

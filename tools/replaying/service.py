@@ -4,7 +4,8 @@ kernels in a sandbox.
 Receives a message at a time, and answers each with its nonce: `open` (a trace and the judge's
 weights), `locate` (weights by their values), `prepare` (the set-up again), `call` (inputs, and
 tensors for the outputs), `clock_...` (tools/replaying/gpu/timing.py), `unmap` (some of the judge's
-memory), `let_go` (of the trace and of all of that memory), `stop`. Memory is the judge's; the process has no expected output.
+memory), `let_go` (of the trace and of all of that memory), `stop`. Memory is the judge's; the
+process has no expected output.
 """
 
 from __future__ import annotations
