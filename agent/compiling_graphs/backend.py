@@ -1,8 +1,9 @@
 """Defines `torch.compile(model, backend="kernelwright")` (entry point `torch_dynamo_backends`).
 
-A graph that the database of the current folder has a judged kernel for runs that kernel; all other graphs, and calls
-that want gradients, go to Inductor. With `KERNELWRIGHT_RECORD=1` graphs without a kernel are written as problems to
-`kernelwright_problems/` for `agent batch`; another value names the folder.
+A graph with a judged kernel in the database of the current folder runs this kernel. All other
+graphs, and calls with gradients, go to Inductor. With `KERNELWRIGHT_RECORD=1` graphs without a
+kernel are written as problems to `kernelwright_problems/` for `agent batch`; another value names
+the folder.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Compiled = Callable[..., Any]
 
 
 def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Compiled:
-    """Returns a function that computes a graph: by the kernel of the database, or compiled by Inductor."""
+    """Returns a function for a graph: a kernel of the database, or the code compiled by Inductor."""
     from torch._inductor.compile_fx import compile_fx
 
     record = os.environ.get(RECORD_VARIABLE, "0")
@@ -41,7 +42,9 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options:
 
 
 def _kernel_for(graph: torch.fx.GraphModule, inputs: Sequence[Any], record: str) -> Compiled | None:
-    """Returns the graph's kernel; None without one, after its problem is written if it is wanted."""
+    """Returns the graph's kernel; None without one. With recording on, writes the graph as a
+    problem first.
+    """
     from kernelwright.agent.compiling_graphs.graph_problem import graph_problem
 
     if _wants_gradients(inputs):
@@ -67,7 +70,7 @@ def _wants_gradients(inputs: Sequence[Any]) -> bool:
 
 
 def _card(inputs: Sequence[Any]) -> str:
-    """Returns the name of the GPU that the tensors are on; "cpu" without one."""
+    """Returns the name of the tensors' GPU; "cpu" for CPU tensors."""
     import torch
 
     device = next((value.device for value in inputs if value.device.type == "cuda"), None)
@@ -75,9 +78,9 @@ def _card(inputs: Sequence[Any]) -> str:
 
 
 def _stored_kernel(problem: Problem, card: str) -> str | None:
-    """Returns the fastest correct kernel that was judged on this GPU; None without one.
+    """Returns the fastest correct kernel judged on this GPU; None without one.
 
-    A kernel judged on a CPU runs nowhere but in Triton's interpreter, which only tests use.
+    A kernel judged on a CPU runs in Triton's interpreter only, which is used by tests alone.
     """
     if not DATABASE.exists() or not _has_problem(problem.hash):
         return None
@@ -110,7 +113,7 @@ def _has_problem(problem_hash: str) -> bool:
 
 
 def _loaded(problem: Problem, source: str, graph: torch.fx.GraphModule) -> Compiled:
-    """Returns a function that calls a kernel with contiguous tensors of the compiled shapes."""
+    """Returns a function calling the kernel with contiguous tensors of the compiled shapes."""
     import importlib.util
     import tempfile
 

@@ -22,27 +22,30 @@ if TYPE_CHECKING:
     import torch
 
 MAX_OPERATORS = 64
-"""Most operators of a graph that is a problem: drafts of larger ones take minutes."""
+"""Maximum number of operators of a graph as a problem: drafts of larger graphs take minutes."""
 HEADER = (
     "import operator\n\nimport torch\nimport torch.nn as nn\nfrom torch import device, inf, nan\n"
 )
 KNOWN_GLOBALS = frozenset({"torch", "device", "inf", "nan", "operator"})
-"""Names of a graph's code that the header defines."""
+"""Names in a graph's code defined by the header."""
 ORIGIN = re.compile(r"^[lL]_(self_)?|(?:modules|parameters|buffers)_(?=\w)|_$")
-"""Parts of a placeholder's name that say where dynamo found it: `L_self_modules_norm_parameters_weight_`."""
+"""Parts of a placeholder's name with its origin in the model:
+`L_self_modules_norm_parameters_weight_`.
+"""
 
 
 def graph_problem(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Problem | None:
     """Returns the graph as a problem.
 
-    None if it holds tensors, submodules or numbers of its own, sizes that vary, or too many operators.
+    None for a graph with its own tensors, submodules or numbers, with varying sizes, or with more
+    than MAX_OPERATORS operators.
     """
     import torch
 
     nodes = list(graph.graph.nodes)
     operators = [node for node in nodes if node.op in ("call_function", "call_method")]
-    others = [node for node in nodes if node.op not in ("placeholder", "output")]
-    if len(others) != len(operators) or not 1 < len(operators) <= MAX_OPERATORS:
+    computing_nodes = [node for node in nodes if node.op not in ("placeholder", "output")]
+    if len(computing_nodes) != len(operators) or not 1 < len(operators) <= MAX_OPERATORS:
         return None
     if not all(isinstance(value, torch.Tensor) and _is_static(value) for value in inputs):
         return None
@@ -77,7 +80,9 @@ def _input_names(placeholders: Sequence[str]) -> dict[str, str]:
 
 
 def _body(source: str, names: Mapping[str, str]) -> str | None:
-    """Returns the statements of a graph's code with the names of the inputs; None if it reads other globals."""
+    """Returns the statements of a graph's code under the names of the inputs; None if the code
+    reads other globals.
+    """
     lines: list[str] = []
     for line in source[source.index("def forward") :].splitlines()[1:]:
         # The rest of a line frees tensors: `;  linear = None`.
@@ -99,8 +104,8 @@ def _body(source: str, names: Mapping[str, str]) -> str | None:
     if is_taken or read - written - aliases.keys() - KNOWN_GLOBALS - set(dir(builtins)):
         return None
     renamed = [re.sub(r"\b\w+\b", lambda m: aliases.get(m[0], m[0]), line) for line in lines]
-    kept = [line for line in renamed if not re.fullmatch(r"(\w+) = \1", line)]
-    return "\n".join(f"        {line}" for line in kept)
+    statements = [line for line in renamed if not re.fullmatch(r"(\w+) = \1", line)]
+    return "\n".join(f"        {line}" for line in statements)
 
 
 def _draw(value: torch.Tensor) -> str:

@@ -74,7 +74,10 @@ def autograd_text(forward: str, backward: str, facts: GradientFacts) -> str:
     joined = joined_text(
         forward, backward, {"ModelNew": FORWARD_CLASS}, {"ModelNew": BACKWARD_CLASS}, "backward_"
     )
-    wanted = [*(name in facts.inputs for name in facts.arguments), *(True for _ in facts.weights)]
+    has_gradient = [
+        *(name in facts.inputs for name in facts.arguments),
+        *(True for _ in facts.weights),
+    ]
     values = [*facts.arguments, *map(weight_expression, facts.weights)]
     return (
         joined.rstrip()
@@ -82,7 +85,7 @@ def autograd_text(forward: str, backward: str, facts: GradientFacts) -> str:
         + TEMPLATE.format(
             count=len(facts.arguments),
             outputs=f"({', '.join(facts.outputs)},)",
-            wanted=tuple(wanted),
+            wanted=tuple(has_gradient),
             arguments=", ".join(facts.arguments),
             values=", ".join(values),
             leaves=", ".join((*facts.inputs, *facts.weights)),

@@ -26,7 +26,8 @@ DIRECTIONS = 4
 STEP = 1e-6
 """Step of the central differences in float64. The error of a difference is about STEP squared plus 1e-16 / STEP."""
 MAX_DIFFERENCE = 1e-5
-"""Largest relative difference between the gradients of autograd and central differences that agree."""
+"""Maximum relative difference between the gradients of autograd and agreeing central differences.
+"""
 
 
 class GradientFacts(Value):
@@ -68,9 +69,10 @@ class GradientFacts(Value):
 
 
 def gradient_facts(problem: Problem) -> GradientFacts:
-    """Returns the facts, at sizes that a CPU can run.
+    """Returns the facts at sizes small enough for a CPU.
 
-    Raises ProblemError if the reference has no gradient, draws random numbers in training mode, or writes to an input.
+    Raises ProblemError if the reference has no gradient, draws random numbers in training mode, or
+    writes to an input.
     """
     facts = reference_trials().run(f"{__name__}:facts_here", problem, {})
     return GradientFacts.model_validate(facts)
@@ -201,8 +203,8 @@ def _difference(reference: Reference, facts: GradientFacts) -> float | None:
     return largest
 
 
-def _inner_product(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> float:
-    return sum(float((a * b).sum()) for a, b in zip(left, right, strict=True))
+def _inner_product(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> float:
+    return sum(float((a * b).sum()) for a, b in zip(first, second, strict=True))
 
 
 def _argument_names(model: torch.nn.Module, count: int) -> list[str]:

@@ -54,13 +54,13 @@ def gradient_problem(problem: Problem, facts: GradientFacts) -> Problem:
     Raises ProblemError if the problem has no class Model or no function get_inputs.
     """
     source = problem.source
-    taken = _names(source)
-    layer = _new_name("Layer", taken)
+    used_names = _names(source)
+    layer = _new_name("Layer", used_names)
     gradients = [
-        _new_name(_gradient_name(facts, i), {*taken, *facts.arguments})
+        _new_name(_gradient_name(facts, i), {*used_names, *facts.arguments})
         for i in range(len(facts.outputs))
     ]
-    draws = _new_name("output_gradients", taken)
+    draws = _new_name("output_gradients", used_names)
     renamed = _with_inputs_of_gradients(_renamed(source, "Model", layer), facts, draws)
     imports = [
         name
@@ -84,7 +84,7 @@ def gradient_problem(problem: Problem, facts: GradientFacts) -> Problem:
 
 
 def output_gradient_names(gradients: Problem, facts: GradientFacts) -> list[str]:
-    """Returns the names of the arguments of a problem of gradients that hold the gradients of the outputs."""
+    """Returns the names of a gradient problem's arguments for the gradients of the outputs."""
     tree = parse(gradients.source)
     model = next(
         n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Model"
@@ -129,9 +129,9 @@ def _output_gradients(facts: GradientFacts, layer: str, draws: str) -> str:
 
 
 def _with_inputs_of_gradients(source: str, facts: GradientFacts, draws: str) -> str:
-    """Returns the text whose get_inputs gives the gradients of the outputs, too.
+    """Returns the text with a get_inputs that also returns the gradients of the outputs.
 
-    Inputs have names there, so that the sizes written inside of get_inputs stay the sizes of arguments.
+    Inputs get names there, so sizes written inside of get_inputs stay sizes of arguments.
     """
     functions = [
         n for n in parse(source).body if isinstance(n, ast.FunctionDef) and n.name == "get_inputs"
@@ -156,8 +156,8 @@ def _with_inputs_of_gradients(source: str, facts: GradientFacts, draws: str) -> 
 
 
 def _elements(function: ast.FunctionDef, returned: ast.expr | None) -> list[ast.expr] | None:
-    """Returns the elements of a returned list; None if they are not written out, or a name of the function is
-    that of another argument.
+    """Returns the elements of a returned list; None if not written out, or if a name clashes with
+    another argument.
     """
     if not isinstance(returned, ast.List | ast.Tuple):
         return None
@@ -188,8 +188,8 @@ def _names(source: str) -> set[str]:
     return {token.string for token in _tokens(source) if token.type == tokenize.NAME}
 
 
-def _new_name(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _new_name(name: str, used_names: set[str]) -> str:
+    while name in used_names:
         name += "_"
     return name
 

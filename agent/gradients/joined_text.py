@@ -1,5 +1,6 @@
-"""Joins two modules into a single text: equal definitions stay once, other names that occur in both change in the
-second text.
+"""Joins two modules into a single text.
+
+Equal definitions stay once; other names defined in both modules change in the second text.
 
     first    def block(n): ...         class ModelNew: ...
     second   def block(n): ...         class ModelNew: ...
@@ -26,19 +27,21 @@ def joined_text(
 ) -> str:
     """Returns both modules as a single text.
 
-    first_names, second_names: new names of definitions. prefix: begins the new names of other definitions of the
-    second text that are different in the first.
+    first_names, second_names: new names of definitions. prefix: prefix of the new names of
+    definitions in the second text that differ from the first.
     """
     futures = dict.fromkeys(FUTURE_IMPORT.findall(first) + FUTURE_IMPORT.findall(second))
     first, second = FUTURE_IMPORT.sub("", first), FUTURE_IMPORT.sub("", second)
-    taken = _definitions(first)
+    first_definitions = _definitions(first)
     shared = _shared(first, second, set(first_names) | set(second_names))
     names = dict(second_names)
     for name in _definitions(second):
-        if name in taken and name not in shared and name not in names:
-            names[name] = _new_name(f"{prefix}{name.lstrip('_')}", {*taken, *_definitions(second)})
-    rest = _without(_renamed(second, names), shared)
-    return f"{''.join(futures)}{_renamed(first, first_names).strip()}\n\n\n{rest.strip()}\n"
+        if name in first_definitions and name not in shared and name not in names:
+            names[name] = _new_name(
+                f"{prefix}{name.lstrip('_')}", {*first_definitions, *_definitions(second)}
+            )
+    further_text = _without(_renamed(second, names), shared)
+    return f"{''.join(futures)}{_renamed(first, first_names).strip()}\n\n\n{further_text.strip()}\n"
 
 
 def _shared(first: str, second: str, renamed: Set[str]) -> set[str]:
@@ -57,7 +60,7 @@ def _shared(first: str, second: str, renamed: Set[str]) -> set[str]:
 
 
 def _definitions(text: str) -> dict[str, str]:
-    """Returns the text of each statement of a module that defines names, by these names."""
+    """Returns the text of each defining statement of a module, by the defined names."""
     definitions: dict[str, str] = {}
     for statement in ast.parse(text).body:
         for name in _defined(statement):
@@ -83,7 +86,7 @@ def _names_in(text: str) -> set[str]:
 
 
 def _without(text: str, names: Set[str]) -> str:
-    """Returns a module without the statements that define these names alone."""
+    """Returns a module without statements defining only these names."""
     lines = text.splitlines()
     for statement in reversed(ast.parse(text).body):
         defined = _defined(statement)
@@ -95,7 +98,7 @@ def _without(text: str, names: Set[str]) -> str:
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Returns a module with other names, also where they are arguments or variables of functions."""
+    """Returns a module with names replaced, including arguments and variables of functions."""
     tree = ast.parse(text)
     arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     edits: list[tuple[ast.expr | ast.stmt, str]] = []
@@ -126,7 +129,7 @@ def _name_at(
     )
 
 
-def _new_name(name: str, taken: Set[str]) -> str:
-    while name in taken:
+def _new_name(name: str, used_names: Set[str]) -> str:
+    while name in used_names:
         name += "_"
     return name

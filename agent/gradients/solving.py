@@ -1,4 +1,4 @@
-"""Solves a problem and the problem of its gradients, and joins the kernels in one file."""
+"""Solves a problem and its gradient problem, and joins both kernels in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Value
 
 NO_GRADIENTS = re.compile(r"^# contract   gradients .*\n(?:#  +.*\n)*", re.MULTILINE)
-"""Lines of a header that say that a kernel has no backward."""
+"""Header lines of a kernel without backward."""
 HAS_GRADIENTS = "# contract   gradients   of the differentiable outputs, once: by the kernels of the gradients below\n"
 
 
@@ -49,9 +49,10 @@ def solve_with_gradients(
     watch: Callable[[Run, str], None],
     say: Callable[[str], None],
 ) -> SolvedGradients:
-    """Solves both problems, and writes one file. Without a kernel of the gradients the file has the forward pass alone.
+    """Solves both problems, and writes a file. Without a kernel for the gradients the file has the
+    forward pass only.
 
-    Raises ProblemError if the reference fails, or has no gradients that can be judged.
+    Raises ProblemError if the reference fails, or has no gradients to be judged.
     """
 
     def solved_to(target: Problem, path: Path) -> Solved:

@@ -202,7 +202,7 @@ class PlacingPool:
             learned = partial(self.memory.learn, domain, problem, train_mode)
             work = VerdictUnderWay(future, progress, learned)
             self._waiting.append(WaitingVerdict(ask, work, device or self._default, began, domain))
-        self._place()
+        self._assign()
         return future
 
     def fits(self, device: DeviceKind, domain: str) -> bool:
@@ -258,7 +258,7 @@ class PlacingPool:
             thread.join()
 
     # -------------------------------------------------------------- placing
-    def _place(self) -> None:
+    def _assign(self) -> None:
         """Assigns waiting verdicts to free judges, in order of arrival within a kind of device."""
         begun: list[tuple[WaitingVerdict, JudgeHandle]] = []
         hopeless: list[tuple[WaitingVerdict, str]] = []
@@ -367,7 +367,7 @@ class PlacingPool:
                 )
                 if self._barren[judge.name] < MAX_DEATHS_BEFORE_READY:
                     self._replace(judge)
-        self._place()
+        self._assign()
 
     def _replace(self, judge: JudgeHandle) -> None:
         again = self._replacement(judge)

@@ -160,7 +160,7 @@ class RayPool(PlacingPool):
             self._occupied.update(slot.name for slot in new_slots)
             self._judges += [RayJudge(slot, self._ended) for slot in new_slots]
         if new_slots:
-            self._place()
+            self._assign()
 
     def _look_again(self) -> None:
         while not self._leaving.wait(NODE_POLL_SECONDS):

@@ -62,10 +62,10 @@ def call_model(model: torch.nn.Module, inputs: Sequence[Any] | dict[str, Any]) -
 
 
 def exported_module(call: ModuleCall) -> ExportedProgram | None:
-    """Returns the graph of a module with sizes that may vary; None if it has none.
+    """Returns the graph of a module with varying sizes; None if there is none.
 
-    A module whose graph depends on values, or that returns other types than tensors in lists,
-    tuples and dictionaries, has no graph here: its children are regions instead.
+    A module has no graph here if the graph depends on values, or if its outputs are other types
+    than tensors in lists, tuples and dictionaries. Its children are regions instead.
     """
     import torch
 
@@ -86,7 +86,7 @@ def exported_module(call: ModuleCall) -> ExportedProgram | None:
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Silences torch.export, which warns of every size that cannot vary, and of its own code."""
+    """Silences torch.export, which warns about every fixed size and about its own code."""
     exporting = logging.getLogger("torch._export")
     level = exporting.level
     exporting.setLevel(logging.ERROR)
@@ -99,23 +99,25 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _distinct(arguments: Any) -> Any:
-    """Returns arguments without a tensor that occurs twice: an export makes both a single input."""
+    """Returns the arguments with repeated tensors cloned: an export would turn equal tensors into a
+    single input.
+    """
     import torch
     from torch.utils import _pytree
 
-    known: set[int] = set()
+    visited: set[int] = set()
 
     def distinct(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and id(value) in known:
+        if isinstance(value, torch.Tensor) and id(value) in visited:
             return value.clone()
-        known.add(id(value))
+        visited.add(id(value))
         return value
 
     return _pytree.tree_map(distinct, arguments)
 
 
 def _varied_shapes(call: ModuleCall) -> dict[str, Any] | None:
-    """Returns which extents of the arguments may vary: all; torch finds those that cannot."""
+    """Marks every extent of the arguments as varying; torch finds those with a fixed value."""
     import torch
     from torch.utils import _pytree
 

@@ -1,4 +1,4 @@
-"""Compares a model that runs kernels with the model as it was: outputs and gradients."""
+"""Compares a model with kernels to the unchanged model: outputs and gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_INTERPRETED_BYTES = 1 << 28
-"""Most bytes that the kernels of a model may move while Triton's interpreter runs it."""
+"""Maximum number of bytes moved by the kernels of a model under Triton's interpreter."""
 
 
 class WholeCheck(Value):
@@ -28,7 +28,7 @@ class WholeCheck(Value):
     done: bool
     correct: bool = False
     largest_difference: float | None = None
-    """Largest absolute difference to the model as it was, over all outputs."""
+    """Largest absolute difference to the unchanged model, over all outputs."""
     gradients: bool | None = None
     """Whether all gradients of weights are right; None if they were not asked for."""
     note: str = ""
@@ -64,7 +64,7 @@ def compare_models(
 
 @contextlib.contextmanager
 def interpreted(package: Path) -> Iterator[None]:
-    """Lets the kernels of a package that is imported in this block run in Triton's interpreter."""
+    """Runs the kernels of a package imported in this block in Triton's interpreter."""
     before = os.environ.get("TRITON_INTERPRET")
     os.environ["TRITON_INTERPRET"] = "1"
     changed = _interpreted_language()
@@ -88,8 +88,8 @@ def interpreted(package: Path) -> Iterator[None]:
 
 
 def _interpreted_language() -> list[tuple[ModuleType, str, object]]:
-    """Replaces Triton's own functions, which this process imported for a GPU (`tl.sum`); returns
-    what they were.
+    """Replaces Triton's own functions, imported for a GPU by this process (`tl.sum`); returns the
+    original functions.
     """
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction

@@ -56,7 +56,7 @@ def _region_at(calls: Mapping[str, ModuleCall], path: str) -> Region | None:
 
 
 def _children(calls: Mapping[str, ModuleCall], path: str) -> list[str]:
-    """Returns the modules that were called inside of another, without any between them."""
+    """Returns the modules called directly inside another module."""
     prefix = f"{path}." if path else ""
     inside = [name for name in calls if name.startswith(prefix) and name != path]
     nearest: list[str] = []
@@ -68,7 +68,7 @@ def _children(calls: Mapping[str, ModuleCall], path: str) -> list[str]:
 
 
 def _merged(group: Sequence[Region]) -> Region:
-    """Returns the region that stands for equal ones."""
+    """Returns a single region for equal regions."""
     paths = tuple(path for region in group for path in region.paths)
     calls = sum(region.calls for region in group)
     return group[0].with_(paths=paths, calls=calls)

@@ -1,4 +1,4 @@
-"""Counts what the nodes of an exported graph launch and move."""
+"""Counts the launches of an exported graph's nodes and the bytes they move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_computing(node: torch.fx.Node) -> bool:
 
 
 def bytes_of_node(node: torch.fx.Node) -> int:
-    """Returns the bytes that a node reads and writes."""
+    """Returns the bytes read and written by a node."""
     return bytes_of(node) + sum(bytes_of(argument) for argument in node.all_input_nodes)
 
 
@@ -40,5 +40,5 @@ def bytes_of(node: torch.fx.Node) -> int:
 
 
 def extent_of(extent: Any) -> int:
-    """Returns an extent as a number; for a symbol that of the example."""
+    """Returns an extent as a number; for a symbol its value in the example."""
     return extent if isinstance(extent, int) else int(extent.node.hint)

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
 
 Solve = Callable[["Problem", Path, float], "Solved"]
-"""Solves a problem within that many seconds, and writes the kernel's file."""
+"""Solves a problem within this number of seconds, and writes the kernel's file."""
 MIN_SECONDS = 5.0
 """Least seconds of the budget for which another region is begun."""
 
 
 @dataclass
 class Optimization:
-    """A model that is being optimized."""
+    """State of a model's optimization: regions, results, and the kernels kept so far."""
 
     model: torch.nn.Module
     inputs: Any
@@ -100,7 +100,7 @@ class Optimization:
         )
 
     def _tried(self, region: Region, row: RegionResult, seconds: float) -> RegionResult:
-        """Solves a region, and times it on a GPU; keeps a kernel that wins."""
+        """Solves a region, times the kernel on a GPU, and keeps a winning kernel."""
         with tempfile.TemporaryDirectory() as folder:
             try:
                 solved = self.solve(region.problem, Path(folder) / "kernel_triton.py", seconds)
@@ -143,10 +143,10 @@ class Optimization:
             return time_region(self.calls[region.paths[0]], patched.patch)
 
     def _smaller(self, region: Region) -> list[Region]:
-        """Returns the regions inside of one that has no kernel."""
-        known = {path for row in self.rows for path in row.modules}
+        """Returns the untried regions inside a region without a kernel."""
+        tried_paths = {path for row in self.rows for path in row.modules}
         inside = regions_below(self.calls, region.paths, self.say)
-        return [r for r in inside if not known & set(r.paths)]
+        return [r for r in inside if not tried_paths & set(r.paths)]
 
 
 def optimize_model(
@@ -161,10 +161,10 @@ def optimize_model(
     gradients: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[torch.nn.Module, OptimizationResult]:
-    """Returns a copy of the model that runs kernels, and what became of its regions.
+    """Returns a copy of the model with kernels, and the result of each region.
 
-    The copy has the same state_dict. Its package is written to `folder`. Raises InputError if
-    the folder exists or the model is in training mode.
+    The copy has the same state_dict. Its package is written to `folder`. Raises InputError if the
+    folder exists or the model is in training mode.
     """
     start = time.monotonic()
     require_new_folder(folder)
@@ -205,7 +205,7 @@ def optimize_model(
 def _assembled(
     state: Optimization, folder: Path, gradients: bool
 ) -> tuple[torch.nn.Module, WholeCheck, Times]:
-    """Writes the package, loads it into a copy of the model, checks and times the whole."""
+    """Writes the package, loads the package into a copy of the model, checks and times the whole."""
     optimized = copy.deepcopy(state.model)
     if not state.kernels:
         return optimized, WholeCheck(done=False, note="no region has a kernel"), Times()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Region(Value):
-    """Modules with equal graphs, and the problem that stands for them."""
+    """Modules with equal graphs, and their common problem."""
 
     name: str
     """Python name of the kernel: `llama_decoder_layer`."""
@@ -42,31 +42,31 @@ class Region(Value):
     structure: str
     """Text of the problem without the ranges of its numbers: equal for equal modules."""
     conditions: tuple[str, ...]
-    """Expressions over `args` and `kwargs` that hold for calls of this graph."""
+    """Expressions over `args` and `kwargs`, true for calls with this graph."""
     tensors: tuple[str, ...]
     """Expressions of the inputs over `args` and `kwargs`."""
     weights: dict[str, str]
     """Name of each weight in the module, by its name in the problem."""
     output: str
-    """Expression that builds the module's result from the tuple `o` of tensors."""
+    """Expression of the module's result, built from the tuple `o` of tensors."""
     calls: int
     """Calls of all these modules while the model runs once."""
     launches: int
-    """Kernels that eager PyTorch launches in a call, at least: its computing operators."""
+    """Minimum number of kernels launched by eager PyTorch in a call: its computing operators."""
     bytes_moved: int
-    """Bytes that these operators read and write."""
+    """Bytes read and written by these operators."""
     bytes_needed: int
     """Bytes of the region's inputs, weights and outputs."""
 
     @property
     def bytes_saved(self) -> int:
-        """Bytes that a single kernel would save while the model runs once, at most."""
+        """Maximum number of bytes saved by a single kernel in a run of the model."""
         return max(self.bytes_moved - self.bytes_needed, 0) * self.calls
 
 
 def region_of(call: ModuleCall, program: ExportedProgram) -> Region:
-    """Returns a module's region. Raises NoRegion if its graph changes state or has constants that
-    do not fit into a text.
+    """Returns a module's region. Raises NoRegion if its graph changes state, or has constants too
+    large for a text.
     """
     signature = program.graph_signature
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:

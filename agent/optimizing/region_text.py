@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 MAX_CONSTANT_ELEMENTS = 1024
-"""Largest constant tensor that is written into a problem's text."""
+"""Maximum number of elements of a constant written into a problem's text."""
 ATTENTION = "scaled_dot_product_attention"
 Draw = Callable[["torch.Tensor", str], str]
 """Returns the expression of a tensor like another, of a shape given as text."""
@@ -24,7 +24,7 @@ HEADER = "import torch\nimport torch.nn as nn\nfrom math import inf, nan\n"
 
 
 class NoRegion(Exception):
-    """A graph that cannot be a problem of its own; the message says why."""
+    """A graph unfit to be a problem; the message names the reason."""
 
 
 class RegionProblemText:
@@ -38,7 +38,7 @@ class RegionProblemText:
         self.bytes_needed = 0
         self._inputs: list[tuple[str, torch.fx.Node, Any]] = []
         self._sizes: dict[str, tuple[str, int]] = {}
-        """Name and value of each size that may vary, by its symbol."""
+        """Name and value of each varying size, by its symbol."""
         self._constants: dict[str, Any] = {}
         self._read_inputs()
         self._read_weights()
@@ -61,7 +61,7 @@ class RegionProblemText:
 
     # ------------------------------------------------------------------ reading
     def _read_inputs(self) -> None:
-        """Reads arguments: tensors that the graph uses are inputs, other values are conditions."""
+        """Reads arguments: tensors used by the graph are inputs, other values are conditions."""
         import torch
 
         nodes = {node.name: node for node in self._program.graph_module.graph.nodes}
@@ -225,7 +225,7 @@ def _output_expression(spec: Any, counter: Iterator[int], returned: Any) -> str:
 
 
 def drawn_like(tensor: torch.Tensor, shape: str) -> str:
-    """Returns an expression that draws a tensor with the range of another."""
+    """Returns an expression of a random tensor with the range of another tensor."""
     import torch
 
     dtype = str(tensor.dtype)

@@ -8,23 +8,23 @@ from kernelwright.tools.report import Report, Value
 
 
 class RegionResult(Value):
-    """What became of a region."""
+    """Result of a region: its kernel, times and outcome."""
 
     name: str
     modules: tuple[str, ...]
-    """Paths of the modules that it stands for."""
+    """Paths of the region's modules."""
     calls: int
     launches_before: int
     """Kernels of a call in eager PyTorch, at least."""
     launches_after: int | None = None
     """Kernels and computing operators of a call with the kernel; None without a kernel."""
     bytes_moved: int
-    """Bytes that eager PyTorch moves in a call."""
+    """Bytes moved by eager PyTorch in a call."""
     share: float = 0.0
     """Share of the time of the model, or without a GPU of the bytes of all regions; 0 to 1."""
     kept: bool = False
     reason: str = ""
-    """Why the region runs as it was; empty for a kept kernel."""
+    """Reason why the region stays unchanged; empty for a kept kernel."""
     times: Times = Times()
     trajectory_id: int | None = None
 

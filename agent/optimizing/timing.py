@@ -16,7 +16,7 @@ MEASURED_MS = 100
 
 
 class Times(Value):
-    """Medians in milliseconds on a GPU; None where nothing was timed."""
+    """Median times in milliseconds on a GPU; None if not timed."""
 
     eager: float | None = None
     compiled: float | None = None
@@ -70,7 +70,9 @@ def time_models(model: torch.nn.Module, optimized: torch.nn.Module, inputs: Any)
 def _both(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
 ) -> tuple[float, float | None]:
-    """Returns the times of a module as it is and by torch.compile; None if that fails."""
+    """Returns the times of a module in eager mode and under torch.compile; None if the latter
+    fails.
+    """
     import torch
 
     plain = _median(run)

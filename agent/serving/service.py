@@ -143,7 +143,7 @@ class JudgeService:
         ready = self.preparing.prepare(submission, client)
         with self._lock:
             remembered = self.record.find(ready.verdict_id)
-            known = remembered is not None
+            is_known = remembered is not None
             if (
                 remembered is None
                 or remembered.may_be_judged_anew
@@ -155,7 +155,7 @@ class JudgeService:
                 remembered = self._raise_priority(remembered, submission.priority)
             if not remembered.state.ended:
                 self._quotas.add(client, remembered.id)
-            self._observe.submitted(client, known)
+            self._observe.submitted(client, is_known)
             self._dispatch()
             if (
                 remembered.id in self._line
@@ -163,11 +163,11 @@ class JudgeService:
                 return self.status_of(
                     remembered,
                     client,
-                    self.record.attempts([remembered.id])[remembered.id] if known else (),
+                    self.record.attempts([remembered.id])[remembered.id] if is_known else (),
                     None,
-                    known,
+                    is_known,
                 )
-            return self.status(client, remembered.id).model_copy(update={"known": known})
+            return self.status(client, remembered.id).model_copy(update={"known": is_known})
 
     def _check_quotas(self, client: str, device: DeviceKind) -> None:
         """Counts a submission. Raises RequestRefused above a quota of the client."""

@@ -197,10 +197,10 @@ def _proposal(shape: ModelShape, request: CapacityRequest) -> str:
             for parts in _more_parts(request.step.parts):
                 changed = request.with_(gpus=gpus, part=part, step=request.step.with_(parts=parts))
                 if any(_plan(shape, changed, layout).fits for layout in _layouts(changed)):
-                    more = [f"--gpus {gpus}"] if gpus != request.gpus else []
+                    gpu_options = [f"--gpus {gpus}"] if gpus != request.gpus else []
                     if parts != request.step.parts:
-                        more.append(f"--set gradient_accumulation_steps={parts}")
-                    return " ".join([*more, *words])
+                        gpu_options.append(f"--set gradient_accumulation_steps={parts}")
+                    return " ".join([*gpu_options, *words])
     return ""
 
 

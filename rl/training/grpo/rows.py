@@ -97,8 +97,8 @@ def _mask(sample: Sample, tokenizer: Any) -> list[int] | None:
         mask = [1] * len(sample.completion_ids)
     else:
         mask = answer_mask(sample.completion_ids, tokenizer)
-    for place in forced:
-        mask[place] = 0
+    for index in forced:
+        mask[index] = 0
     return mask
 
 

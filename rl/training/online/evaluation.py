@@ -66,8 +66,8 @@ class Evaluations:
 
     def is_due(self, step: int) -> bool:
         """Returns whether the policy after `step` steps is to be measured, and has not been."""
-        known = {evaluation.step for evaluation in self._done}
-        return step % self._every == 0 and step not in known
+        evaluated_steps = {evaluation.step for evaluation in self._done}
+        return step % self._every == 0 and step not in evaluated_steps
 
     def evaluate(self, step: int, rounds: Rounds) -> HeldOutEvaluation:
         """Measures the policy of `rounds`, and keeps the weights if it is the best so far. All

@@ -262,6 +262,8 @@ def _adapter_products(base: torch.nn.Module) -> dict[str, torch.Tensor]:
             first = whole_tensor(module.lora_A[adapter].weight)
             second = whole_tensor(module.lora_B[adapter].weight)
             product = second @ first * module.scaling[adapter]
-            known = products.get(f"{name}.weight")
-            products[f"{name}.weight"] = product if known is None else known + product
+            earlier_product = products.get(f"{name}.weight")
+            products[f"{name}.weight"] = (
+                product if earlier_product is None else earlier_product + product
+            )
     return products
