@@ -39,5 +39,5 @@ def read_candidate(path: Path) -> str:
     if "\0" in text:
         raise InputError(f"{path} is not Python: it holds null bytes")
     if path.suffix == ".py":
-        return text  # line for line, also where it does not parse
+        return text  # unchanged, also text that does not parse
     return extract_code(text) or text

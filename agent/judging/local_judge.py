@@ -116,9 +116,8 @@ class LocalJudge(PlacedJudge):
         raises JudgeLost.
         """
         self._count(ask.number, work)
-        if (
-            not self.state.alive
-        ):  # it died since it was chosen, and the reading thread may not have seen this verdict
+        # The judge died after its choice, and the reading thread may have missed this verdict.
+        if not self.state.alive:
             self._finish(ask.number, self._loss())
         self._to_send.put(ask)
 
@@ -143,7 +142,7 @@ class LocalJudge(PlacedJudge):
         try:
             while (message := self._to_send.get()) is not None:
                 self._connection.send_bytes(message.model_dump_json().encode())
-        except OSError:  # it is gone, which the reading thread finds out, too
+        except OSError:  # the judge is dead, which the reading thread notices, too
             pass
 
     # -------------------------------------------------------------- the reading thread
@@ -174,7 +173,7 @@ class LocalJudge(PlacedJudge):
         match message:
             case JudgeReady():
                 self.was_ready = True
-                self._ended(self)  # who waits may be given to it
+                self._ended(self)  # waiting verdicts may be assigned to this judge
             case VerdictStep():
                 self._tell(message.number, message.doing)
             case VerdictError(number=None):

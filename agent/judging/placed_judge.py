@@ -94,7 +94,7 @@ class PlacedJudge(ABC):
             self._refused[number] = error
             self._was_ended = True
             self._alive = False
-        # A process that hangs in a driver takes its time to die: whoever asks does not wait for it.
+        # A process hanging in a driver dies slowly: the caller does not wait.
         threading.Thread(target=self._kill, name=f"end of judge {self.name}", daemon=True).start()
 
     def retire(self) -> None:
@@ -158,7 +158,7 @@ class PlacedJudge(ABC):
         else:
             outcome = exception_of(reply)
         if reply.is_last:
-            self._finish(number, outcome)  # first: what is left when the judge ends is interrupted
+            self._finish(number, outcome)  # first: verdicts open at the judge's end are interrupted
             self.retire()
             self._ended(self)
             return

@@ -280,10 +280,8 @@ class PlacingPool:
                     blocked.append(waiting)
             self._waiting = deque(blocked)
             self._make_room(blocked)
-        for (
-            waiting,
-            why,
-        ) in hopeless:  # outside the lock: callbacks of the future may ask this pool again
+        # Outside the lock: callbacks of the futures may call this pool.
+        for waiting, why in hopeless:
             waiting.work.future.set_exception(
                 InfrastructureError(f"no judge can be started ({why}): see agent doctor")
             )
@@ -315,7 +313,7 @@ class PlacingPool:
         for device in dict.fromkeys(waiting.device for waiting in blocked):
             kin = [judge for judge in self._judges if judge.kind is device and judge.state.alive]
             domains = [waiting.domain for waiting in blocked if waiting.device is device]
-            # A judge that starts or drains is for one of those that wait.
+            # A starting or draining judge will serve one of the waiting verdicts.
             for domain in domains[sum(not judge.was_ready or judge.is_draining for judge in kin) :]:
                 self._drain_for(
                     domain, [judge for judge in kin if judge.was_ready and not judge.is_draining]

@@ -175,6 +175,6 @@ class FrontTasks:
             raise JudgeLost(
                 f"the task that traced and compiled was lost ({type(error).__name__}: {why})"
             ) from None
-        except BaseException:  # nobody wants the verdict any more
+        except BaseException:  # the verdict was cancelled
             ray.cancel(waited, force=False)
             raise

@@ -87,7 +87,7 @@ class RayJudge(PlacedJudge):
 
         # First: the verdicts of a dying actor then end with PoolClosed instead of JudgeLost.
         self._closing = True
-        with contextlib.suppress(Exception):  # whatever it says, it is killed
+        with contextlib.suppress(Exception):  # the actor is killed below in any case
             ray.get(self._actor.close.remote(), timeout=ACTOR_CLOSING_SECONDS)
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
@@ -106,12 +106,10 @@ class RayJudge(PlacedJudge):
             self.ready = (JudgeReady.model_validate_json(ready), target, process)
             self.was_ready = True
             self.begun.set()
-            self._ended(self)  # who waits may be given to it
+            self._ended(self)  # waiting verdicts may be assigned to this judge
             ray.get(self._actor.live.remote())
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # Ray raises the latter in every thread when its cluster is gone
+        # Ray raises SystemExit in every thread once its cluster is gone.
+        except (Exception, SystemExit) as error:
             self.trouble = self.trouble or _summary(error)
         self._takes_no_more()
         self.begun.set()
@@ -132,7 +130,7 @@ class RayJudge(PlacedJudge):
             self._take_reply(ask.number, _READS.validate_json(ray.get(verdict)))
         except (Exception, SystemExit) as error:
             if not isinstance(error, ray.exceptions.RayTaskError):
-                self._give_up()  # first: whoever asks again at once must not be given to this one
+                self._give_up()  # first: a repeated verdict must not come to this judge
             self._end(ask.number, self._loss(error))
 
     def _give_up(self) -> None:

@@ -166,9 +166,8 @@ class RayPool(PlacingPool):
         while not self._leaving.wait(NODE_POLL_SECONDS):
             try:
                 self._look()
-            except (
-                Exception
-            ):  # the head node is away for a moment: what is under way finds out by itself
+            # The head node may be out of reach for a moment; a lost judge is noticed by its thread.
+            except Exception:
                 logging.getLogger(__name__).warning(
                     "the Ray cluster does not answer", exc_info=True
                 )
@@ -189,7 +188,7 @@ class RayPool(PlacingPool):
         by the judge's processes.
         """
         cores = [int(node["Resources"].get("CPU", 0)) for node in nodes]
-        free = sum(cores) - judges  # a judge has one of them
+        free = sum(cores) - judges  # each judge holds a core
         uses_tasks = self._tasks
         if uses_tasks is None:
             uses_tasks = self._kind is DeviceKind.CUDA and sum(count > 0 for count in cores) > 1
@@ -220,10 +219,9 @@ def _connect(address: str) -> bool:
     """Connects to the cluster. Returns False if the process was connected already. Raises
     InputError.
     """
-    os.environ.setdefault(
-        "RAY_USAGE_STATS_ENABLED", "0"
-    )  # Ray tells its makers what is run, unless it is told not to
-    # Ray reads this when it is imported. It would print the death of actors on stdout, amid the JSON of a command.
+    # By default Ray sends usage statistics to its makers.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Read by Ray on import. Ray would print the death of actors on stdout, amid a command's JSON.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     import ray
 

@@ -259,7 +259,7 @@ def _turns_since_progress(attempts: Sequence[Attempt]) -> int:
     fastest: float | None = None
     turns_without_progress = 0
     for attempt in attempts:
-        # A turn of TUNE asks no policy: it is no turn without progress, but may be progress.
+        # A turn of TUNE does not ask the policy: not counted, but it may be progress.
         turns_without_progress += attempt.action is not Action.TUNE
         speed = attempt.speedup or 0.0
         if attempt.correct and (fastest is None or speed > fastest * PROGRESS_SPEEDUP):

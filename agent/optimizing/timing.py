@@ -80,7 +80,7 @@ def _both(
     compiled = torch.compile(module)
     try:
         return plain, _median(lambda: compiled(*args, **kwargs))
-    # The compiler raises errors of its own for what it cannot compile.
+    # torch.compile raises many kinds of errors for code it cannot compile.
     except Exception:
         return plain, None
 

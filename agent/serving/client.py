@@ -88,9 +88,8 @@ class JudgeClient:
             "headers": bearer_header(url_token or token),
             "timeout": TIMEOUT_SECONDS,
         }
-        self._settings["verify"] = url.startswith(
-            "https://"
-        )  # certificates are read only where they are used
+        # Certificates are read for https only.
+        self._settings["verify"] = url.startswith("https://")
         self._http = httpx2.Client(**self._settings, limits=httpx2.Limits(max_connections=None))
         self._met = False
         """Whether the service has ever answered. An address without a service fails at once."""

@@ -135,7 +135,7 @@ def listen(plan: ServerOptions) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((plan.host, plan.port))
-        listening.listen(MAX_WAITING_CONNECTIONS)  # who comes before the server has begun waits
+        listening.listen(MAX_WAITING_CONNECTIONS)  # connections before the server's start wait
     except OSError as error:
         listening.close()
         wrong_option = "--host" if isinstance(error, socket.gaierror) else "--port"

@@ -157,9 +157,8 @@ class JudgeService:
                 self._quotas.add(client, remembered.id)
             self._observe.submitted(client, is_known)
             self._dispatch()
-            if (
-                remembered.id in self._line
-            ):  # nothing has happened to it since: nothing is read again
+            # Still waiting, so the row is current and need not be read again.
+            if remembered.id in self._line:
                 return self.status_of(
                     remembered,
                     client,
@@ -359,9 +358,10 @@ class JudgeService:
         """Stores the end of a verdict. Runs in a thread of the pool."""
         verdict_id, device = entry.verdict_id, entry.device
         error = future.exception()
+        # Outside the lock: writing a report as JSON takes time.
         report_columns = (
             finished_columns(future.result(), score_of(future.result())) if error is None else {}
-        )  # not under the lock
+        )
         with self._lock:
             self._quotas.spend(entry.client, self._running.age(verdict_id))
             self._running.remove(verdict_id)
@@ -407,9 +407,8 @@ class JudgeService:
             case JudgeLost():
                 self._lose(verdict_id, record.attempts([verdict_id])[verdict_id], first_line(error))
                 return
-            case VerdictCancelled() if self._quotas.is_wanted(
-                verdict_id
-            ):  # asked for again before it had stopped
+            # Submitted again before the cancelled verdict had stopped.
+            case VerdictCancelled() if self._quotas.is_wanted(verdict_id):
                 record.end_attempt(verdict_id, Outcome.CANCELLED, "", queued)
                 self._wait_again(verdict_id)
                 return

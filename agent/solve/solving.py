@@ -151,7 +151,7 @@ def solve_problem(
             options = options.with_(own_work=choice.rule)
             trajectory = None
             try:
-                # Ctrl-C between the row and its number would leave a row that nobody releases.
+                # Ctrl-C between the row and its number would leave a row owned by this process for ever.
                 with defer_interrupts():
                     first_row = settings.start(problem, program_version)
                     trajectory = store.begin(first_row, forked_from=forked_from)

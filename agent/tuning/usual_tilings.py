@@ -56,9 +56,8 @@ def usual_configurations(
         return []
     by_role = {p.role: p for p in parameters}
     products = by_role.get(ParameterRole.PRECISION)
-    precision_count = (
-        2 if precision is PrecisionClass.ANY else 1
-    )  # tf32 alone may not be precise enough
+    # tf32 alone may not be precise enough.
+    precision_count = 2 if precision is PrecisionClass.ANY else 1
     precisions: list[str] = []
     if products is not None:
         fast = [name for name in FAST_PRECISIONS if name in precision.allowed]

@@ -64,9 +64,8 @@ def _close_in_time() -> None:
 
 
 def _close() -> None:
-    while _worker_state.get(
-        "opening"
-    ):  # the main thread goes on, and what it has begun has a folder already
+    # The main thread continues meanwhile, and the processes it has begun have a folder already.
+    while _worker_state.get("opening"):
         time.sleep(0.01)
     if "evaluator" in _worker_state:
         _worker_state["evaluator"].close()

@@ -31,9 +31,8 @@ def process_pool(
     """
     pool: ProcessPoolExecutor | None = None
     try:
-        with (
-            ignoring_interrupts()
-        ):  # this process too, or a semaphore that is just being made would be left behind
+        # In this process, too: an interrupt during the making of a semaphore would leak it.
+        with ignoring_interrupts():
             pool = ProcessPoolExecutor(
                 workers, multiprocessing.get_context("spawn"), _enter, (begin, arguments)
             )
@@ -52,12 +51,13 @@ def ignoring_interrupts() -> Iterator[None]:
     """
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # its own start would give this thread its ears back
-    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Started inside the block, the tracker would unblock the signal in this thread.
+    resource_tracker.ensure_running()
+    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -93,7 +93,8 @@ def _leave() -> None:
 
 
 def _enter(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # threads of what is imported hear again
+    # In addition to the inherited mask, because threads of imported libraries unblock the signal.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(_leave)
     if begin is not None:
         begin(*arguments)

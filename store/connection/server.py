@@ -86,10 +86,8 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     }
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args=timeout, **pool)
-    except (
-        NoSuchModuleError,
-        ImportError,
-    ) as error:  # ImportError: psycopg is missing, or psycopg finds no libpq
+    # ImportError: psycopg is missing, or psycopg finds no libpq.
+    except (NoSuchModuleError, ImportError) as error:
         raise StoreError(_which_driver(url.drivername), StoreTrouble.UNREACHABLE) from error
     reader = engine
     if postgres:

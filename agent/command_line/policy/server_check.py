@@ -64,7 +64,7 @@ def _connection_trouble(url: str) -> str:
         except OSError as error:
             troubles.append(error.strerror or str(error))
 
-    # The resolver has no time limit of its own, so it is waited for from outside.
+    # The resolver has no time limit, so the wait happens outside, in this thread.
     thread = threading.Thread(target=connect, name="server-check", daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)

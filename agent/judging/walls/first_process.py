@@ -64,7 +64,7 @@ def _supervise(
         start_judge()
     # Else a reference of the server's user could trace this process.
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    with contextlib.suppress(PermissionError):  # who is not root keeps its priority
+    with contextlib.suppress(PermissionError):  # only root may raise the priority
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     limits = replace(Limits(), memory=bounds.memory, processes=bounds.processes)
     watch = UsageWatch(limits, processes, shared_memory=False)

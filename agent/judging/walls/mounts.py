@@ -48,7 +48,7 @@ def make_mounts(hidden: Sequence[Path], shared: Sequence[Path], owner: int | Non
     for path in dict.fromkeys((home, *map(_path_to_hide, hidden))):
         if path.is_dir():
             _cover(path, needed, "mode=0755")
-        elif path.exists():  # what lies in a covered folder is gone
+        elif path.exists():  # a file in a covered folder is hidden already
             kernel.hide(path)
     for mount_point in _mount_points():
         if mount_point not in (temporary, *map(str, shared)):

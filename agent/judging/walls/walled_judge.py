@@ -84,7 +84,7 @@ def run_behind_walls(
         make_mounts(
             [Path(path) for path in paths.hidden], [Path(path) for path in paths.shared], user
         )
-    except OSError as error:  # the next process is the first one of its namespace all the same
+    except OSError as error:  # the next process is still the first of its pid namespace
         _tell_of_missing_walls(error)
     if (first := os.fork()) == 0:
         be_first_process(partial(_become_user_and_run, user, bounds, run), bounds)
@@ -136,9 +136,8 @@ def _become_user(user: int, bounds: JudgeBounds) -> None:
     """
     if os.getuid() != user:
         _set_user(user)
-        kernel.prctl(
-            kernel.PR_SET_DUMPABLE, 1
-        )  # cleared with the user; /proc/self is root's without
+        # Setting the user clears this flag, and without the flag /proc/self belongs to root.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     limit = bounds.threads if hard == resource.RLIM_INFINITY else min(bounds.threads, hard)
     resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))

@@ -57,7 +57,7 @@ class Snapshots:
             snapshot = Snapshot(time.monotonic(), asyncio.ensure_future(run_sync(compute)))
             self._snapshots[key] = snapshot
             snapshot.body.add_done_callback(lambda body: self._forget_failure(key, body))
-        # Whoever leaves does not end the computation for those who wait beside him.
+        # A disconnected client must not end the computation shared by others.
         return await asyncio.shield(snapshot.body)
 
     def _forget_failure(self, key: str, body: asyncio.Future[bytes]) -> None:

@@ -68,7 +68,7 @@ def service_history(times: Sequence[VerdictTimes], now: float, seconds: float) -
     """Computes the history of so many seconds until now."""
     width, begin = seconds / BINS, now - seconds
     latencies: list[list[float]] = [[] for _ in range(BINS)]
-    # Joining the queue counts one, leaving it takes one away, each in the first bin whose end sees it.
+    # Joining the queue adds 1 and leaving subtracts 1, each in the bin of its moment; the running sum is the length.
     changes = [0] * (BINS + 1)
     for verdict in times:
         left_queue = verdict.started if verdict.started is not None else verdict.ended

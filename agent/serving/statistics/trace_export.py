@@ -90,9 +90,8 @@ class TraceExport:
             if not self._is_failing:  # once, until it answers again
                 log.warning("traces are dropped, %s does not take them: %s", self._url, error)
             self._is_failing = True
-            while (
-                self._batch()
-            ):  # what waits is dropped, too: reading it from the record is not free
+            # Drops the remaining verdicts, too: reading them from the record is not free.
+            while self._batch():
                 pass
 
 

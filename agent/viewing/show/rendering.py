@@ -82,7 +82,7 @@ def _lines(log: LineLog) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        log.print_events(time.monotonic())  # what happened after the last poll
+        log.print_events(time.monotonic())  # events after the last poll
 
 
 class LineLog:
@@ -124,7 +124,7 @@ class LineLog:
         line = " ".join(clean_text(text, MAX_LINE_CHARACTERS).split())
         try:
             print(f"[{now - self._started:.0f} s] {line}", file=sys.stderr, flush=True)
-        except (OSError, ValueError):  # nobody reads it, or it is closed: no reason to end a run
+        except (OSError, ValueError):  # a closed stderr is no reason to end a run
             return
         finally:
             self._printed_at = now

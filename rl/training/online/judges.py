@@ -305,9 +305,8 @@ def _begin(
         # Processes take the GPUs in turn.
         with begun.get_lock():
             number, begun.value = begun.value, begun.value + 1
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[
-            number % len(gpus)
-        ]  # CUDA reads it when it is first asked for
+        # CUDA reads the variable at its first use, which is later.
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
     end_with_parent(_close)
     import torch
 

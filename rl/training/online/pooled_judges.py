@@ -112,9 +112,8 @@ class PooledJudges:
         with self._lock:
             self._judged += 1
             self._seconds += time.monotonic() - began
-        if (
-            report.failure is not None and report.failure.fault in UNCACHED_FAULTS
-        ):  # a loaded machine may have caused it
+        # A loaded machine may have caused such a fault.
+        if report.failure is not None and report.failure.fault in UNCACHED_FAULTS:
             self._forget(key)
         future.set_result(report)
         return report
