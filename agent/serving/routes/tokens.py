@@ -105,7 +105,7 @@ class Tokens:
         if kind.lower() != "bearer":
             return None
         client_name = None
-        for token, client in self._names.items():  # all of them: the time tells nothing
+        for token, client in self._names.items():  # all tokens, so the time reveals none
             if hmac.compare_digest(token, sent_token.strip().encode("utf-8", "surrogateescape")):
                 client_name = client
         return client_name
