@@ -86,7 +86,7 @@ def _attempt(problem: Problem, factor: int) -> SmallSizes:
     if search.cost is None:
         if unchanged := _as_it_is(problem):
             return unchanged
-        reason = search.trouble or "it takes too many operations to try"
+        reason = search.error or "it takes too many operations to try"
         return SmallSizes(
             sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {reason}", fits=False
         )

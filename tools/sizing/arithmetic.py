@@ -7,33 +7,32 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 SMALL_NUMBER = 12
-"""Numbers below it are shown as they are."""
+"""Numbers below this are displayed unchanged."""
 PRIME_SPREAD = 64
 """Numbers on either side among which a prime is looked for."""
 
 
 def is_prime(number: int) -> bool:
-    """Says it by trial division: sizes stay below 2**28, so at most 16,000 divisions."""
+    """Tests for a prime by trial division: sizes stay below 2**28, so at most 16,000 divisions."""
     if number < 4 or number % 2 == 0:
         return number in (2, 3)
     return all(number % divisor for divisor in range(3, math.isqrt(number) + 1, 2))
 
 
 def prime_at_least(number: int) -> int:
-    """Returns the next prime, or the number itself where none is near."""
+    """Returns the next prime, or the number itself if none is near."""
     return next((n for n in range(number, number + PRIME_SPREAD) if is_prime(n)), number)
 
 
 def prime_at_most(number: int, least: int) -> int:
-    """Returns the largest prime of at most `number`, not below `least` and not far below `number`; `number` itself
-    where there is none.
-    """
+    """Returns the largest near prime of at most `number`, not below `least`; `number` itself if
+    there is none."""
     lowest = max(least, number - PRIME_SPREAD)
     return next((n for n in range(number, lowest - 1, -1) if is_prime(n)), number)
 
 
 def prime_between(low: int, high: int, random: Random) -> int:
-    """Returns a prime near a random number of [low, high], or that number where no prime is near."""
+    """Returns a prime near a random number of [low, high], or that number if no prime is near."""
     return prime_at_most(random.randint(low, max(low, high)), low)
 
 
@@ -50,14 +49,13 @@ def irregular_number(number: int, least: int, random: Random) -> int:
 
 
 def divisors(number: int, most: int, extra: Iterable[int] = ()) -> list[int]:
-    """Returns up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones; and always the
-    number itself, last.
-    """
+    """Returns up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones;
+    always ends with the number."""
     powers = [1 << k for k in range(1, 7)]
     small = range(2, min(number, 33))
     preferred = sorted({d for d in (*powers, *extra) if 1 < d < number and number % d == 0})
-    others = [d for d in small if number % d == 0 and d not in preferred]
-    return [*sorted((*preferred, *others)[: most - 1]), number]
+    further = [d for d in small if number % d == 0 and d not in preferred]
+    return [*sorted((*preferred, *further)[: most - 1]), number]
 
 
 def describe_number(value: int, blocks: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from kernelwright.tools.trace.trace import Change
 
 
 class AtSize(Value):
-    """One size that a candidate is checked at."""
+    """A size at which a candidate is checked."""
 
     index: int
     """The index of its trace."""
@@ -19,25 +19,28 @@ class AtSize(Value):
     """Module-level integers of the reference that were changed."""
     why: str = ""
     strategy: str = ""
-    """The strategies by which it was drawn: "one, edge of a block"; "base" for the base size."""
+    """Strategies by which the size was drawn: "one, edge of a block"; "base" for the base size."""
     required: bool = False
-    """Whether the candidate may not refuse it."""
+    """The candidate may not refuse the size."""
     spare: bool = False
-    """Whether it is examined only in the place of another one that the candidate itself refuses."""
+    """Examined only as a replacement for a size that the candidate itself refuses."""
     one_call: bool = False
-    """Whether one call is all that is made there however long it is: it is larger than most, and there are several."""
+    """Only a single call is made, regardless of its length: the size is larger than most, and there
+    are several."""
     turn: int = 0
-    """Its place among the other sizes, the largest first: the draws of single calls take turns by it."""
+    """Rank among the other sizes, the largest first: draws of single calls alternate by rank."""
     layouts: tuple[InputLayout | None, ...] = ()
-    """The layout of each input that is a tensor, None for the problem's own; empty where all are the problem's own."""
+    """Layout of each tensor input, None for the problem's own; empty if all are the problem's own.
+    """
     like: int | None = None
-    """With `layouts`: the index of the trace at this size with the problem's own layouts, where there is one."""
+    """With `layouts`: index of the trace at this size with the problem's own layouts, if any."""
     is_empty: bool = False
     """Whether an extent is zero."""
     changes: tuple[Change, ...] = ()
-    """What surrounds the calls of its trace otherwise than usual."""
+    """Changed surroundings of the calls in its trace."""
 
     @property
     def is_degenerate(self) -> bool:
-        """Whether an extent is 1, where sums, softmaxes and losses give back what they are given, or nothing."""
+        """True if an extent is 1: sums, softmaxes and losses then return their input, or a
+        constant."""
         return 1 in self.sizes.values()

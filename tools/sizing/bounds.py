@@ -21,17 +21,18 @@ from kernelwright.tools.sizing.structure import (
 from kernelwright.tools.sizing.trial import Trials, runs_for_real
 
 MIN_MULTIPLIER, MIN_BATCH_MULTIPLIER = 3, 2
-"""Smallest multipliers that are tried: a norm over one element shows no mistake, and some references raise there."""
+"""Smallest multipliers tried: a norm over a single element hides errors, and some references raise
+there."""
 
 
 @dataclass(frozen=True)
 class ChangeableNumbers:
-    """Numbers of a reference that can change, each dimension tried on its own."""
+    """Changeable numbers of a reference, each dimension tried alone."""
 
     problem: Problem
     base: dict[str, int]
     trials: Trials
-    own: ReferenceCost
+    at_base: ReferenceCost
     """The cost at the base sizes."""
     values: dict[str, int]
     """The value of every number that may be a size, at the base."""
@@ -49,130 +50,140 @@ class ChangeableNumbers:
     """Numbers that change no shape: the bound of an index, a number of groups, a constant."""
 
 
-def structure_with_bounds(found: ChangeableNumbers) -> SizeStructure:
-    """Returns the structure of a problem's sizes: dimensions that run together, with their bounds.
+def structure_with_bounds(numbers: ChangeableNumbers) -> SizeStructure:
+    """Returns the structure of a problem's sizes: dimensions that change together, with their
+    bounds.
 
-    Dry runs are made in the order of their use, as long as the budget of calls allows.
+    Dry runs are made in order of importance, within the budget of calls.
     """
-    return _Bounding(found).structure()
+    return _Bounding(numbers).structure()
 
 
 class _Bounding:
-    def __init__(self, found: ChangeableNumbers) -> None:
-        self.found, self.trials, self.own = found, found.trials, found.own
-        self.terms = found.terms
-        self.probes = list(found.probes)
-        self.floors = list(found.multipliers)
-        self.ceilings: list[int | None] = [None for _ in found.multipliers]
+    def __init__(self, numbers: ChangeableNumbers) -> None:
+        self.numbers = numbers
+        self.trials = numbers.trials
+        self.at_base = numbers.at_base
+        self.terms = numbers.terms
+        self.probes = list(numbers.probes)
+        self.floors = list(numbers.multipliers)
+        self.ceilings: list[int | None] = [None for _ in numbers.multipliers]
         self.notes: list[str] = []
-        self.gone: set[int] = set()
-        """Dimensions that became one with another, or that stay as they are."""
+        self.dropped: set[int] = set()
+        """Dimensions merged into another, or kept at their base."""
 
     def structure(self) -> SizeStructure:
         """Returns the structure with the bounds of each dimension, confirmed with data."""
-        kept = self._together()
-        for index in kept:
+        retained = self._jointly_changeable()
+        for index in retained:
             self.floors[index] = self._floor(index)
-        least = self._least(kept)
-        for index in kept:
+        least = self._least(retained)
+        for index in retained:
             self._look_up(index)
-        kept = self._confirm(kept)
+        retained = self._confirm(retained)
         self._note()
-        return self._restricted(kept, least)
+        return self._restricted(retained, least)
 
     def _at(self, changed: Mapping[int, int]) -> dict[str, int]:
-        multipliers = [changed.get(i, base) for i, base in enumerate(self.found.multipliers)]
+        multipliers = [changed.get(i, base) for i, base in enumerate(self.numbers.multipliers)]
         return {name: term.value(multipliers) for name, term in self.terms.items()}
 
     def _tried(self, changed: Mapping[int, int]) -> ReferenceCost | None:
-        """Returns the cost with some multipliers changed; None where the reference fails or its tensors change form."""
+        """Returns the cost with changed multipliers; None if the reference fails or its tensors
+        change form."""
         cost = self.trials.at(self._at(changed))
-        return cost if cost is not None and same_form(self.own, cost) else None
+        return cost if cost is not None and same_form(self.at_base, cost) else None
 
-    def _together(self) -> list[int]:
-        """Dimensions that can all change at once: all of them, or as many as run together, first come."""
-        found, everything = self.found, range(len(self.found.multipliers))
-        if len(everything) < 2 or self._tried({i: found.multipliers[i] + 1 for i in everything}):
+    def _jointly_changeable(self) -> list[int]:
+        """Returns dimensions that can all change at once: all of them, or a maximal prefix-first
+        subset."""
+        numbers, everything = self.numbers, range(len(self.numbers.multipliers))
+        if len(everything) < 2 or self._tried({i: numbers.multipliers[i] + 1 for i in everything}):
             return list(everything)
-        kept = [0]
+        retained = [0]
         for index in everything[1:]:
-            if self._tried({i: found.multipliers[i] + 1 for i in (*kept, index)}):
-                kept.append(index)
-            elif self.trials.left > 0:
+            if self._tried({i: numbers.multipliers[i] + 1 for i in (*retained, index)}):
+                retained.append(index)
+            elif self.trials.remaining_calls > 0:
                 self.notes.append(
-                    f"{found.names[index][0]} stays: it does not change beside the others"
+                    f"{numbers.names[index][0]} stays: it does not change beside the others"
                 )
-        return kept
+        return retained
 
     def _is_batch(self, index: int) -> bool:
-        """Whether no parameter depends on this dimension, and of the inputs only first extents."""
-        own, cost = self.own, self.probes[index].cost
-        if own.weights != cost.weights or own.init != cost.init:
+        """Returns True if no parameter depends on this dimension, and of the inputs only first
+        extents."""
+        at_base, cost = self.at_base, self.probes[index].cost
+        if at_base.weights != cost.weights or at_base.init != cost.init:
             return False
-        return all(a == b or a[1:] == b[1:] for a, b in zip(own.inputs, cost.inputs, strict=True))
+        return all(
+            a == b or a[1:] == b[1:] for a, b in zip(at_base.inputs, cost.inputs, strict=True)
+        )
 
     def _floor(self, index: int) -> int:
-        """The smallest multiplier of a few that runs alone."""
-        base = self.found.multipliers[index]
-        whole = all(self.terms[n].factor == 1 for n in self.found.names[index])
+        """Returns the smallest of a few multipliers that runs alone."""
+        base = self.numbers.multipliers[index]
+        whole = all(self.terms[n].factor == 1 for n in self.numbers.names[index])
         least = (MIN_BATCH_MULTIPLIER if self._is_batch(index) else MIN_MULTIPLIER) if whole else 1
         for tried in dict.fromkeys((least, base // 8, base // 2, base - 1)):
             if least <= tried < base and self._tried({index: tried}):
                 return tried
         return base
 
-    def _least(self, kept: Sequence[int]) -> ReferenceCost:
-        """Returns the cost of the reference with every dimension at its floor.
+    def _least(self, retained: Sequence[int]) -> ReferenceCost:
+        """Returns the cost with every dimension at its floor.
 
-        Where the floors do not run together, each dimension's floor is set to half its base, or to the base.
+        If the floors do not run together, each dimension's floor becomes half its base, or the
+        base.
         """
-        if cost := self._tried({i: self.floors[i] for i in kept}):
+        if cost := self._tried({i: self.floors[i] for i in retained}):
             return cost
-        halves = {i: max(self.floors[i], (self.found.multipliers[i] + 1) // 2) for i in kept}
+        halves = {i: max(self.floors[i], (self.numbers.multipliers[i] + 1) // 2) for i in retained}
         cost = self._tried(halves)
-        for index in kept:
-            self.floors[index] = halves[index] if cost else self.found.multipliers[index]
-        return cost or self.own
+        for index in retained:
+            self.floors[index] = halves[index] if cost else self.numbers.multipliers[index]
+        return cost or self.at_base
 
     def _look_up(self, index: int) -> None:
-        """Runs a dimension at twice its base and notes whether it runs, and how its cost grows."""
-        base, first = self.found.multipliers[index], self.probes[index]
+        """Runs a dimension at twice its base; records whether it runs, and the growth of its cost."""
+        base, first = self.numbers.multipliers[index], self.probes[index]
         cost = self._tried({index: 2 * base})
         if cost is not None:
-            self.probes[index] = measure_growth(self.own, cost, 2 * base, base)
+            self.probes[index] = measure_growth(self.at_base, cost, 2 * base, base)
             return
-        if self.trials.left > 0 and first.calls_growth < 0.5:
+        if self.trials.remaining_calls > 0 and first.calls_growth < 0.5:
             self.ceilings[index] = base + 1
         least = float(
-            first.cost.inputs != self.own.inputs
+            first.cost.inputs != self.at_base.inputs
         )  # one step more may change nothing, where a stride rounds it away, or very much
         self.probes[index] = replace(first, growth=min(max(first.growth, least), 2.0))
 
-    def _confirm(self, kept: Sequence[int]) -> list[int]:
-        """The dimensions that also run with data: at their floors, a little above, and twice as large.
+    def _confirm(self, retained: Sequence[int]) -> list[int]:
+        """Returns the dimensions that also run with data: at their floors, slightly above, and
+        twice as large.
 
-        One that fails follows another number, or is bounded.
+        A failing dimension follows another number, or gets a bound.
         """
-        base = self.found.multipliers
-        floors = {i: self.floors[i] for i in kept}
-        spread = {i: floor + place for place, (i, floor) in enumerate(floors.items())}
+        base = self.numbers.multipliers
+        floors = {i: self.floors[i] for i in retained}
+        spread = {i: floor + rank for rank, (i, floor) in enumerate(floors.items())}
         larger = {
-            i: int(min(2 * base[i] + place, self.ceilings[i] or math.inf))
-            for place, i in enumerate(kept)
+            i: int(min(2 * base[i] + rank, self.ceilings[i] or math.inf))
+            for rank, i in enumerate(retained)
         }
         small = {*self._failing(floors), *self._failing(spread)}
         large = set(self._failing(larger))
         for index in sorted(small | large):
-            if index in self.gone or self._joined(index) or self._merged(index, small | large):
+            if index in self.dropped or self._joined(index) or self._merged(index, small | large):
                 continue
             self.floors[index] = base[index] if index in small else self.floors[index]
             self.ceilings[index] = base[index] if index in large else self.ceilings[index]
             if index in small & large:
-                self.gone.add(index)
+                self.dropped.add(index)
                 self.notes.append(
-                    f"{self.found.names[index][0]} stays: with data the reference runs with no other value"
+                    f"{self.numbers.names[index][0]} stays: with data the reference runs with no other value"
                 )
-        return [i for i in kept if i not in self.gone]
+        return [i for i in retained if i not in self.dropped]
 
     def _failing(self, changed: Mapping[int, int]) -> list[int]:
         """Dimensions that cause a run with data to fail."""
@@ -181,36 +192,38 @@ class _Bounding:
         return [
             i
             for i, m in changed.items()
-            if m != self.found.multipliers[i] and self._real({i: m}) is False
+            if m != self.numbers.multipliers[i] and self._real({i: m}) is False
         ]
 
     def _merged(self, index: int, failing: Iterable[int]) -> bool:
-        """Two dimensions of the same value become one, where they only run with data together: a bias and the
-        channels that it is for.
-        """
-        base = self.found.multipliers
+        """Merges two dimensions of equal value that run with data only together: a bias and its
+        channels."""
+        base = self.numbers.multipliers
         for other in sorted(failing):
-            alike = other != index and other not in self.gone and base[other] == base[index]
+            alike = other != index and other not in self.dropped and base[other] == base[index]
             if alike and self._real({index: base[index] + 1, other: base[index] + 1}):
                 both = self.trials.at(self._at({index: base[index] + 1, other: base[index] + 1}))
                 assert both is not None
-                self.gone.add(other)
-                self.probes[index] = measure_growth(self.own, both, base[index] + 1, base[index])
+                self.dropped.add(other)
+                self.probes[index] = measure_growth(
+                    self.at_base, both, base[index] + 1, base[index]
+                )
                 self.terms = {n: t.replacing(other, index) for n, t in self.terms.items()}
                 self.floors[index] = max(self.floors[index], self.floors[other])
                 return True
         return False
 
     def _joined(self, index: int) -> bool:
-        """A silent number of the same value follows: the bound of an index follows its table."""
-        found, value = self.found, self.found.values[self.found.names[index][0]]
-        alike = [n for n in found.silent if found.values[n] == value and n not in self.terms]
+        """Makes a silent number of equal value follow the dimension: the bound of an index follows
+        its table."""
+        numbers, value = self.numbers, self.numbers.values[self.numbers.names[index][0]]
+        alike = [n for n in numbers.silent if numbers.values[n] == value and n not in self.terms]
         if not alike:
             return False
         before = self.terms
         self.terms = {
             **before,
-            **{n: Term(value // found.multipliers[index], (index,)) for n in alike},
+            **{n: Term(value // numbers.multipliers[index], (index,)) for n in alike},
         }
         if self._real({index: self.floors[index]}) is not False:
             return True
@@ -218,21 +231,21 @@ class _Bounding:
         return False
 
     def _real(self, changed: Mapping[int, int]) -> bool | None:
-        """Whether it runs with data; None where that is too much to try."""
-        if self.trials.left <= 0:
+        """Returns True if the reference runs with data; None if too large to try."""
+        if self.trials.remaining_calls <= 0:
             return None
         sizes = self._at(changed)
         return runs_for_real(
-            self.found.problem.with_sizes({**self.found.base, **sizes}), self.trials.at(sizes)
+            self.numbers.problem.with_sizes({**self.numbers.base, **sizes}), self.trials.at(sizes)
         )
 
     def _note(self) -> None:
-        if self.found.untried or self.trials.left <= 0:
-            names = f": {', '.join(self.found.untried)} kept" if self.found.untried else ""
+        if self.numbers.untried or self.trials.remaining_calls <= 0:
+            names = f": {', '.join(self.numbers.untried)} kept" if self.numbers.untried else ""
             self.notes.append(
                 f"the reference makes too many operators for every size to be tried{names}"
             )
-        if stuck := [n for n in self.found.stuck if n not in self.terms]:
+        if stuck := [n for n in self.numbers.stuck if n not in self.terms]:
             self.notes.append(
                 f"{', '.join(stuck)}: the reference runs with no other value that was tried"
             )
@@ -241,38 +254,38 @@ class _Bounding:
                 "the reference reads values: it was tried with data, at small sizes only"
             )
 
-    def _restricted(self, kept: Sequence[int], least: ReferenceCost) -> SizeStructure:
-        """Returns only the dimensions that are kept; the others stay at their base, as factors."""
-        found, renumbered = self.found, {old: new for new, old in enumerate(kept)}
+    def _restricted(self, retained: Sequence[int], least: ReferenceCost) -> SizeStructure:
+        """Returns the structure of the kept dimensions; others stay at their base, as factors."""
+        numbers, renumbered = self.numbers, {old: new for new, old in enumerate(retained)}
         terms = {}
         for name, term in self.terms.items():
             dropped = math.prod(
-                found.multipliers[d] for d in term.dimensions if d not in renumbered
+                numbers.multipliers[d] for d in term.dimensions if d not in renumbered
             )
-            if left := tuple(renumbered[d] for d in term.dimensions if d in renumbered):
-                terms[name] = Term(term.factor * dropped, left)
+            if remaining := tuple(renumbered[d] for d in term.dimensions if d in renumbered):
+                terms[name] = Term(term.factor * dropped, remaining)
         dimensions = tuple(
             Dimension(
-                name=_shown(found.names[i], terms),
-                base=found.multipliers[i],
+                name=_shown(numbers.names[i], terms),
+                base=numbers.multipliers[i],
                 floor=self.floors[i],
                 ceiling=self.ceilings[i],
                 batch=self._is_batch(i),
             )
-            for i in kept
+            for i in retained
         )
         return SizeStructure(
-            base=found.base,
+            base=numbers.base,
             dimensions=dimensions,
             terms=terms,
-            own=self.own,
+            at_base=self.at_base,
             least=least,
-            probes=tuple(self.probes[i] for i in kept),
+            probes=tuple(self.probes[i] for i in retained),
             notes=tuple(self.notes),
             real=self.trials.real,
         )
 
 
 def _shown(names: Iterable[str], terms: Mapping[str, Term]) -> str:
-    """The number that shows a dimension best: one that follows no other."""
+    """Returns the most typical number of a dimension: one that follows no other dimension."""
     return min(names, key=lambda n: (len(terms[n].dimensions), terms[n].factor))

@@ -1,8 +1,13 @@
-"""Draws sizes that meet goals: the one loop of this room.
+"""Draws sizes that meet goals: the main loop of this room.
 
-Each size begins with the first goal that is still open. Further open goals are met by the same size where they agree
-with it and the budget allows; what is left is filled with irregular numbers. A dry run of the reference says whether
-the size is legal and what it costs. All goals that the drawn size meets are closed.
+Each size starts with the first open goal. Further open goals that agree with this size and fit the
+budget are added; remaining extents are irregular numbers. A dry run of the reference shows whether
+the size is legal, and its cost. All goals that the drawn size meets are closed.
+
+Example: a matmul over m, k, n with the open goals "m is 1", "k one more than 64" and "n twice k".
+The size starts with {m: 1}; "k one more than 64" agrees: {m: 1, k: 65}; "n twice k" agrees: {m: 1,
+k: 65, n: 130}. The dry run succeeds, and three goals are closed. With "n is 1" instead, a second
+tiny extent would be refused, and that goal would start the next size.
 """
 
 from __future__ import annotations
@@ -23,15 +28,17 @@ from kernelwright.tools.sizing.trial import Trials
 DRAWING_CALLS = 8_000
 """aten calls of all dry runs of one `Covering`."""
 MAX_PROPOSALS = 400
-"""Proposals of one goal that are looked at for one size."""
+"""Maximum number of proposals considered per goal and size."""
 MAX_GOALS_IN_WORDS = 4
 """Goals of a size that its description names."""
 MAX_DRY_RUNS = 5
-"""Proposals for the first goal of one size that come to a dry run."""
+"""Maximum number of dry runs for the first goal of a size."""
 SMALLER_PART = 0.75
-"""After one that is no size, the next proposal has at most this part of its operations: an estimate may be wrong."""
+"""After a failed proposal, the next has at most this share of its operations: an estimate may be
+wrong."""
 COST_SLACK = 1.5
-"""How many times its budget a dry run may cost: what is admitted before it is an estimate."""
+"""Factor by which the cost in a dry run may exceed the budget, since proposals are admitted by an
+estimate."""
 MAX_MULTIPLIER = 1 << 26
 PRECISION_BITS = 6
 """Binary digits to which the largest affordable multiplier is sought."""
@@ -40,11 +47,10 @@ FRESH_DRAWS = 4
 FILLED_SHARE = 0.75
 """Extents that no goal asks for are at most the largest affordable ones to this power."""
 LARGEST_SMALL = 7
-"""Extents that no goal asks for are at most this where they should be small."""
+"""Maximum extent without a goal, if such extents should be small."""
 MAX_TIMES_LARGER, MIN_EXTENT_TO_CAP = 2, 64
-"""On a GPU no extent is larger than the problem's own times the first number, unless it is at most the second: a head
-of 5,000 where there are 64 takes a compiler minutes and tells nothing.
-"""
+"""On a GPU, maximum factor over the problem's own extent, for extents above the second number: a
+head of 5,000 instead of 64 takes a compiler minutes and shows nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +71,16 @@ class Covering:
         checked: Iterable[Mapping[str, int]],
         excluded: Iterable[Mapping[str, int]],
     ) -> None:
-        """checked: sizes of the verdict, whose goals are met. excluded: further sizes that are not drawn."""
-        self._context, self._structure = context, context.structure
+        """Stores the sizes already drawn.
+
+        checked: sizes of the verdict, whose goals are met. excluded: further sizes that may not be
+        drawn.
+        """
+        self._context = context
+        self._structure = context.structure
         self._trials = Trials(problem, {}, DRAWING_CALLS, self._structure.real)
         self._checked = [self._extents_of(sizes) for sizes in checked]
-        self._seen = {*self._checked, *map(self._extents_of, excluded)}
+        self._drawn_extents = {*self._checked, *map(self._extents_of, excluded)}
         self._most_tiny = (len(context.names) + 1) // 2
         self._limit = CPU_BUDGET if context.on_cpu else GPU_BUDGET
 
@@ -101,9 +112,10 @@ class Covering:
         return drawn
 
     def _size_for(
-        self, first: _OpenGoal, others: Sequence[_OpenGoal]
+        self, first: _OpenGoal, further_goals: Sequence[_OpenGoal]
     ) -> tuple[DrawnSize, list[_OpenGoal]] | None:
-        """Returns a size that meets a goal, with the further goals that it meets; None where none is legal."""
+        """Returns a legal size that meets a goal, with all goals that it meets; None if there is
+        none."""
         dry_runs = 0
         too_large = math.inf
         for start in self._choices(first, {}):
@@ -114,13 +126,15 @@ class Covering:
             if dry_runs > MAX_DRY_RUNS:
                 break
             chosen, met = start, [first]
-            for other in others if not first.strategy.by_itself else ():
+            for further in further_goals if not first.strategy.by_itself else ():
                 tiny = sum(m.strategy.tiny for m in met)
-                if other.strategy.by_itself or (other.strategy.tiny and tiny >= self._most_tiny):
+                if further.strategy.by_itself or (
+                    further.strategy.tiny and tiny >= self._most_tiny
+                ):
                     continue
-                more = next(self._choices(other, chosen, first.strategy.budget), chosen)
+                more = next(self._choices(further, chosen, first.strategy.budget), chosen)
                 if len(more) > len(chosen):
-                    chosen, met = more, [*met, other]
+                    chosen, met = more, [*met, further]
             for extents, goals in ((chosen, met), (start, [first])):
                 size = self._confirmed(extents, goals)
                 if size is not None:
@@ -129,24 +143,25 @@ class Covering:
         return None
 
     def _choices(
-        self, wanted: _OpenGoal, chosen: Extents, budget: Budget | None = None
+        self, goal: _OpenGoal, chosen: Extents, budget: Budget | None = None
     ) -> Iterator[dict[int, int]]:
-        """Yields the chosen extents together with those that a goal proposes, where they agree and are affordable.
+        """Yields the chosen extents extended by a goal's proposals that agree with them and are
+        affordable.
 
-        budget: of the goal with which the size began, where it is another one: the smaller of both holds.
+        budget: that of the size's first goal, if different: the smaller of both applies.
         """
-        for proposal in itertools.islice(wanted.goal.proposals(chosen), MAX_PROPOSALS):
+        for proposal in itertools.islice(goal.goal.proposals(chosen), MAX_PROPOSALS):
             if any(chosen.get(i, value) != value for i, value in proposal.items()):
                 continue
             merged = {**chosen, **proposal}
             values = [merged[i] for i in proposal if i not in chosen]
-            if not wanted.strategy.equals and (
+            if not goal.strategy.equals and (
                 len({*values}) < len(values) or any(merged[i] in values for i in chosen)
             ):
                 continue
             if self._is_possible(merged) and all(
                 self._admits(merged, each)
-                for each in (wanted.strategy.budget, budget)
+                for each in (goal.strategy.budget, budget)
                 if each is not None
             ):
                 yield merged
@@ -184,17 +199,17 @@ class Covering:
 
     # -------------------------------------------------------------- one size
     def _confirmed(self, extents: Extents, goals: Sequence[_OpenGoal]) -> DrawnSize | None:
-        """Returns a size with these extents, and others where none is asked for, if the reference takes it."""
+        """Returns a size with these extents, the others being filled, if the reference accepts it."""
         strategy = goals[0].strategy
         multipliers = self._filled(extents, small=strategy.by_itself)
         sizes = self._structure.sizes(multipliers)
         values = self._extents_of(sizes)
-        if values in self._seen:
+        if values in self._drawn_extents:
             return None
         cost = self._trials.at(sizes)
         if cost is None or not self._is_good(cost, strategy.budget):
             return None
-        self._seen.add(values)
+        self._drawn_extents.add(values)
         self._checked.append(values)
         names = tuple(dict.fromkeys(g.strategy.name for g in goals))
         words = ", ".join([g.goal.words for g in goals][:MAX_GOALS_IN_WORDS])
@@ -203,10 +218,10 @@ class Covering:
         )
 
     def _is_good(self, cost: ReferenceCost, budget: Budget) -> bool:
-        own = self._structure.own
+        own_cost = self._structure.at_base
         return (
-            own is not None
-            and same_form(own, cost)
+            own_cost is not None
+            and same_form(own_cost, cost)
             and self._room(budget).times(COST_SLACK).holds(cost)
         )
 
@@ -220,26 +235,27 @@ class Covering:
         return multipliers
 
     def _irregular(
-        self, chosen: list[int], dimension: int, others: Iterable[int], small: bool
+        self, chosen: list[int], dimension: int, other_dimensions: Iterable[int], small: bool
     ) -> int:
-        """Draws a multiplier between the smallest and the largest affordable one, small ones as likely as large ones,
-        such that the extent differs from all others.
-        """
-        random, structure = self._context.random, self._structure
+        """Draws a multiplier between the smallest and the largest affordable, log-uniformly, whose
+        extent differs from all others."""
+        random = self._context.random
+        structure = self._structure
         floor, cap = structure.dimensions[dimension].floor, self._cap(chosen, dimension)
         if small:
             cap = min(cap, max(floor, LARGEST_SMALL // self._context.unit(dimension)))
-        taken = {structure.value(i, chosen) for i in others if i != dimension}
+        used_extents = {structure.value(i, chosen) for i in other_dimensions if i != dimension}
         drawn = floor
         for _ in range(FRESH_DRAWS):
             target = int(floor * max(1.0, cap / floor) ** (FILLED_SHARE * random.random()))
             drawn = min(irregular_number(max(target, floor), floor, random), cap)
-            if structure.value(dimension, _with(chosen, dimension, drawn)) not in taken:
+            if structure.value(dimension, _with(chosen, dimension, drawn)) not in used_extents:
                 break
         return drawn
 
     def _cap(self, chosen: list[int], dimension: int) -> int:
-        """Returns the largest multiplier that the usual budget admits beside those chosen; the smallest where none."""
+        """Returns the largest multiplier that the usual budget admits beside those chosen; the
+        smallest if none."""
         room = self._room(self._limit)
         low = self._structure.dimensions[dimension].floor
         high = max(

@@ -28,15 +28,15 @@ class DrawnSize(Value):
     """One set of sizes."""
 
     sizes: dict[str, int]
-    """What `Problem.with_sizes` takes; the base's too."""
+    """Argument for `Problem.with_sizes`, including the base's sizes."""
     why: str
-    """What is special about them: "rows 1, columns one more than 64"."""
+    """Description of the size: "rows 1, columns one more than 64"."""
     strategy: str = ""
-    """The names of the strategies whose goals it meets, that of the first goal first: "one, edge"."""
+    """Names of the strategies whose goals the size meets, the first goal's first: "one, edge"."""
     inputs: str = ""
-    """The function of the reference that gives the inputs, where it is not get_inputs."""
+    """Function of the reference that returns the inputs, if not get_inputs."""
     one_call: bool = False
-    """Whether one call is all that is made there, however long it is."""
+    """Only a single call is made, regardless of its length."""
 
     def applied(self, problem: Problem) -> Problem:
         """Returns the problem at these sizes."""
@@ -55,28 +55,28 @@ class DrawnSizes(Value):
 
     sizes: tuple[DrawnSize, ...]
     notes: tuple[str, ...] = ()
-    """Why there are fewer than asked for, and what stays as it is."""
+    """Reasons for a smaller number of sizes than requested, and for numbers that stay unchanged."""
 
 
 def author_sizes(
     problem: Problem, base: Mapping[str, int] | None = None, budget: Budget | None = None
 ) -> DrawnSizes:
-    """Returns the shapes that the problem's author asks for, in the order of the text.
+    """Returns the shapes requested by the problem's author, in source order.
 
-    Two forms are understood, both at module level. A list named `shapes` or `SHAPES` gives numbers that the reference
-    names:
+    Two forms are supported, both at module level. A list named `shapes` or `SHAPES` assigns numbers
+    of the reference:
 
         shapes = [{"rows": 5, "columns": 7}, {"rows": 64, "columns": 1000}]
 
-    A function whose name begins with `get_inputs_` is used in the place of `get_inputs`, and with it the function
-    `get_init_inputs_` of the same ending, where there is one, in the place of `get_init_inputs`:
+    A function whose name starts with `get_inputs_` replaces `get_inputs`; a function
+    `get_init_inputs_` of the same ending, if any, replaces `get_init_inputs`:
 
         def get_inputs_odd():
             return [torch.randn(3, 7)]
 
-    base: sizes that the others keep. budget: shapes over it are left out, and a note says which; only with a budget is
-    anything run. Raises ProblemError where a shape names something that is no number of the reference. A list of
-    dictionaries that names none of them is taken for something else.
+    base: sizes for all other numbers. budget: shapes above it are dropped, with a note; only with a
+    budget is anything run. Raises ProblemError if a shape names an unknown number. A list of
+    dictionaries without any known name is ignored.
     """
     unchanged = dict(base or {})
     sizes = [
@@ -101,21 +101,21 @@ def functions_of(problem: Problem) -> list[str]:
 
 
 def _fits(size: DrawnSize, problem: Problem, budget: Budget) -> bool:
-    """Says whether a size fits the budget; True as well where no dry run tells its cost."""
+    """Returns True if a size fits the budget, or if no dry run shows its cost."""
     cost = Trials(size.applied(problem), {}, AUTHOR_CALLS).at({})
     return cost is None or budget.holds(cost)
 
 
 def _author_shapes(problem: Problem) -> list[dict[str, int]]:
-    known = {*module_integers(problem.source), *changeable_integers(problem)}
+    known_names = {*module_integers(problem.source), *changeable_integers(problem)}
     shapes: list[dict[str, int]] = []
     for node in parse(problem.source).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if getattr(targets[0], "id", "") in AUTHOR_SHAPES:
             listed = _sizes_written(getattr(node, "value", None))
-            if any(known & set(shape) for shape in listed):
+            if any(known_names & set(shape) for shape in listed):
                 shapes += listed
-    if unknown := sorted({name for shape in shapes for name in shape} - known):
+    if unknown := sorted({name for shape in shapes for name in shape} - known_names):
         names = ", ".join(sorted(module_integers(problem.source)))
         raise ProblemError(
             f"shapes names {', '.join(unknown)}, which is no number of the reference: it has {names}"

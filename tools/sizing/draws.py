@@ -1,8 +1,9 @@
-"""Sizes drawn for one problem: by all strategies for a verdict, or by some of them.
+"""Draws sizes for a problem: by all strategies for a verdict, or by some of them.
 
-Which numbers of a reference may change, and together with which, is learned once for each problem (`learning.py`).
-Weights change with the sizes, so widths and constructor arguments are free too. Numbers written inside `Model`, and
-what is computed (windows, strides, axes, layers), stay as they are.
+Which numbers of a reference may change, and which change together, is learned once per problem
+(`learning.py`). Weights change with the sizes, so widths and constructor arguments are free, too.
+Numbers written inside `Model`, and numbers that determine the kind of computation (windows,
+strides, axes, layers), are fixed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kernelwright.tools.sizing.structure import SizeStructure
 MAX_BLOCKS = 24
 MAX_BLOCK_SIZE = 1 << 20
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Blocks that candidates of a problem are taken to have where their texts are not looked at."""
+"""Assumed block sizes of candidates whose source is not read."""
 
 
 def draw_sizes(
@@ -45,21 +46,22 @@ def draw_sizes(
     source: str = "",
     blocks: Iterable[int] = (),
     on_cpu: bool = True,
-    taken: Iterable[DrawnSize] = (),
+    earlier: Iterable[DrawnSize] = (),
 ) -> DrawnSizes:
-    """Draws up to `count` distinct sizes, none of them the base's, the written ones or `taken`: the same on every
-    machine for the same arguments.
+    """Draws up to `count` distinct sizes, other than the base, the written ones and those drawn
+    before.
 
-    base: as for Problem.with_sizes; on a CPU `shrink(problem).sizes`, on a GPU {}. source: the candidate's text.
-    blocks: block sizes beside those of the text. taken: sizes whose goals are met already. Where the smallest sizes of
-    a reference are over a strategy's budget, sizes stay near them.
+    Deterministic for equal arguments. base: as for Problem.with_sizes; on a CPU
+    `shrink(problem).sizes`, on a GPU {}. source: the candidate's source. blocks: block sizes in
+    addition to those of the source. earlier: sizes whose goals are met already. If the smallest
+    sizes of a reference exceed a strategy's budget, sizes stay near them.
     """
     structure, notes = _structure(problem, base)
     if not structure.dimensions or count <= 0:
         return DrawnSizes(sizes=(), notes=(*notes, *_note_of_few(problem, structure, 0, count)))
     context = _context(problem, structure, source, blocks, Random(f"{seed}/{problem.hash}"), on_cpu)
     written = changeable_integers(problem)
-    checked = [base, *(size.sizes for size in taken if not size.inputs)]
+    checked = [base, *(size.sizes for size in earlier if not size.inputs)]
     sizes = Covering(problem, context, checked, (structure.base, written)).draw(strategies, count)
     return DrawnSizes(
         sizes=tuple(sizes), notes=(*notes, *_note_of_few(problem, structure, len(sizes), count))
@@ -77,9 +79,8 @@ def draw_varied(
 def draw_pool(
     problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int, count: int
 ) -> tuple[DrawnSize, ...]:
-    """Draws the sizes that all verdicts of one epoch choose from, so that what the reference makes of them is computed
-    once for several candidates.
-    """
+    """Draws the sizes from which all verdicts of an epoch choose, so that the reference's outputs
+    are shared by candidates."""
     strategies = (*OF_THE_PROBLEM, *FURTHER)
     return draw_sizes(
         problem, dict(base), strategies, epoch, count, blocks=COMMON_BLOCKS, on_cpu=on_cpu
@@ -89,16 +90,18 @@ def draw_pool(
 def sizes_that_reach(
     problem: Problem, base: Mapping[str, int], source: str, count: int, *, on_cpu: bool = True
 ) -> DrawnSizes:
-    """Draws up to `count` sizes at which host code may take the way that it takes at full size, the likeliest first."""
+    """Draws up to `count` sizes at which host code may take its full-size branch, the likeliest
+    first."""
     return draw_sizes(problem, base, REACHING, 0, count, source=source, on_cpu=on_cpu)
 
 
 def _structure(problem: Problem, base: Mapping[str, int]) -> tuple[SizeStructure, list[str]]:
-    """Returns the structure around the base, or around small sizes where the reference cannot be tried at the base."""
+    """Returns the structure around the base, or around small sizes if the reference cannot be tried
+    at the base."""
     structure = learn_structure(problem, base)
-    if structure.own is None and (small := shrink(problem).sizes) and small != dict(base):
+    if structure.at_base is None and (small := shrink(problem).sizes) and small != dict(base):
         other = learn_structure(problem, small)
-        if other.own is not None:
+        if other.at_base is not None:
             return other, [
                 *other.notes,
                 "learned at small sizes: the reference cannot be tried at its own",
@@ -130,15 +133,18 @@ def _context(
 
 
 def _usable_blocks(numbers: Iterable[int], random: Random) -> tuple[int, ...]:
-    """Returns distinct block sizes, the smallest first. A candidate's text may name any number of them: of too many,
-    powers of two stay, and some of the others.
+    """Returns distinct block sizes, the smallest first.
+
+    A candidate's source may name any number of them: of too many, powers of two are kept, and a
+    sample of the others.
     """
     usable = sorted({n for n in numbers if 4 <= n <= MAX_BLOCK_SIZE})
     if len(usable) > MAX_BLOCKS:
         powers = [n for n in usable if is_power_of_two(n)]
-        others = [n for n in usable if n not in powers]
+        other_sizes = [n for n in usable if n not in powers]
         usable = sorted(
-            powers + random.sample(others, min(len(others), max(0, MAX_BLOCKS - len(powers))))
+            powers
+            + random.sample(other_sizes, min(len(other_sizes), max(0, MAX_BLOCKS - len(powers))))
         )
     return tuple(usable or USUAL_BLOCKS)
 
@@ -150,7 +156,7 @@ def _note_of_few(problem: Problem, structure: SizeStructure, drawn: int, count: 
 
 
 def _why_few(problem: Problem, structure: SizeStructure) -> str:
-    if structure.own is None:
+    if structure.at_base is None:
         return "the reference does not run without data"
     if structure.dimensions:
         return "no more distinct ones within the budget"

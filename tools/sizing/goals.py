@@ -1,10 +1,11 @@
-"""What a drawn size is wanted for, as values: a strategy, its goals, and what they are made from.
+"""Values that describe wishes for drawn sizes: strategies and their goals.
 
-A goal is a wish for the extents of one size (`rows is 1`, `k is twice m`). A strategy is a named list of goals with one
-budget. `covering.py` draws the sizes, each of which meets as many goals as it can.
+A goal is a wish for the extents of a size (`rows is 1`, `k is twice m`). A strategy is a named list
+of goals with a common budget. `covering.py` draws the sizes, each of which meets as many goals as
+possible.
 
-Example: of a matmul over m, k and n, the size `m=1, k=96, n=192` meets `m is 1`, `k is 3 * 2**5`, `n is 3 * 2**6` and
-`n is twice k`.
+Example: of a matmul over m, k and n, the size `m=1, k=96, n=192` meets `m is 1`, `k is 3 * 2**5`,
+`n is 3 * 2**6` and `n is twice k`.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ class Goal:
     """A wish for some extents of one size."""
 
     words: str
-    """What is wished for: "rows 1"."""
+    """The wish in words: "rows 1"."""
     proposals: Callable[[Extents], Iterable[Extents]]
-    """Extents that meet it, the most telling first. Its argument holds the extents that the size has already."""
+    """Returns extents that meet the goal, the most significant first, given the size's extents so
+    far."""
     holds: Callable[[Sequence[int]], bool] = lambda extents: False
-    """Whether the extents of a size, all of them, meet it."""
+    """Returns True if the complete extents of a size meet the goal."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What goals are made from."""
+    """Data from which goals are made."""
 
     structure: SizeStructure
     names: tuple[str, ...]
@@ -44,9 +46,8 @@ class Context:
     small: tuple[int, ...]
     """The extents at the size around which the structure was learned."""
     blocks: tuple[int, ...]
-    """Block sizes and other numbers that the candidate's text names, the smallest first; usual ones where it names
-    none.
-    """
+    """Block sizes and other numbers in the candidate's source, the smallest first; usual ones if it
+    names none."""
     numbers: tuple[int, ...]
     """All whole numbers over 8 that its text names."""
     relations: tuple[Relation, ...]
@@ -61,13 +62,13 @@ class Context:
 
     @property
     def inner(self) -> list[int]:
-        """Returns the dimensions that are no batch, or all where every one is a batch."""
+        """Returns the dimensions that are no batch, or all if every one is a batch."""
         return [i for i in self.dimensions if not self.structure.dimensions[i].batch] or list(
             self.dimensions
         )
 
     def unit(self, dimension: int) -> int:
-        """Returns the smallest step of an extent: 8 where channels come in groups of eight."""
+        """Returns the step of an extent: 8 for channels in groups of eight."""
         floors = self.structure.floors
         return self.structure.value(dimension, [*floors[:dimension], 1, *floors[dimension + 1 :]])
 
@@ -87,6 +88,6 @@ class Strategy:
     equals: bool = False
     """Whether extents of one size may be equal, which otherwise hides a transposition."""
     one_call: bool = False
-    """Whether one call is all that is made at its sizes, however long they are."""
+    """Only a single call is made at its sizes, regardless of their length."""
     most: int = 1 << 10
-    """Maximum number of sizes that are drawn for it."""
+    """Maximum number of sizes drawn for it."""

@@ -158,7 +158,7 @@ def _permuted(shape: Sequence[int], rng: random.Random) -> list[int]:
 
 
 def held_values(values: torch.Tensor, layout: InputLayout) -> torch.Tensor:
-    """Returns values of the same kind that a layout can hold: equal where elements share memory."""
+    """Returns values of the same kind that a layout can hold: equal for elements that share memory."""
     if not layout.repeats:
         return values
     needed = layout.elements(values.shape) - layout.offset

@@ -1,4 +1,5 @@
-"""What sizes cost under the interpreter: which are short enough for every distribution, and how long one will take."""
+"""Estimates the cost of sizes under the interpreter: long sizes for every distribution, and
+expected seconds."""
 
 from __future__ import annotations
 
@@ -13,27 +14,26 @@ MAX_LONG_SIZES = 2
 TIMES_LONGER = 4
 """Times the base's own extent that a dimension has at least at a long size."""
 LEAST_EXTENT = 2
-"""Extent that every dimension has at a long size, unless the base's is 1: a softmax over one key, or a mean over
-one column, has special cases of its own for infinities and offsets.
-"""
+"""Minimum extent of every dimension at a long size, unless the base's is 1: a softmax over a single
+key, or a mean over a single column, has special cases for infinities and offsets."""
 MAX_PROGRAMS = 48
 """Programs of one call at a long size under the interpreter: a dozen calls are made there."""
 LEAST_SECONDS = 0.005
 """Seconds that a call is taken to last at least: shorter ones say nothing about larger ones."""
 HANG_FACTOR = 1000
-"""A call that has taken so many times the estimated time, and has not ended, does not end. Honest loops were seen to
-take more than 20 times their estimate on a busy machine: the interpreter replays the programs of one kernel at once and
-those of another one by one.
-"""
+"""Factor over the estimated time above which a call counts as a hang. Honest loops took more than
+20 times their estimate on a busy machine: the interpreter replays programs of one kernel in a batch
+and those of another singly."""
 
 
 def choose_long_sizes(
     sizes: Sequence[AtSize], base: AtSize, interpreted: Sequence[Trace | None]
 ) -> tuple[AtSize, ...]:
-    """Returns at most MAX_LONG_SIZES sizes that are tried with every distribution beside the base size: those that go
-    far beyond it in one dimension, where kernels loop over several blocks, the longest dimensions first.
+    """Returns at most MAX_LONG_SIZES sizes for every distribution: those far beyond the base in a
+    dimension, longest first.
 
-    interpreted: the traces by the sizes' indices where an interpreter runs them, which then must have few programs.
+    There kernels loop over several blocks. interpreted: traces by size index if an interpreter runs
+    them; such sizes must have few programs.
     """
     longest: dict[str, AtSize] = {}
     for size in sizes:
@@ -45,8 +45,8 @@ def choose_long_sizes(
         ):
             continue
         for name, extent in size.sizes.items():
-            known = longest[name].sizes[name] if name in longest else 0
-            if extent >= max(TIMES_LONGER * base.sizes.get(name, extent), known):
+            longest_extent = longest[name].sizes[name] if name in longest else 0
+            if extent >= max(TIMES_LONGER * base.sizes.get(name, extent), longest_extent):
                 longest[name] = size
     names = sorted(longest, key=lambda name: longest[name].sizes[name], reverse=True)
     by_index = {longest[name].index: longest[name] for name in names}
@@ -69,15 +69,14 @@ def programs_of(trace: Trace | None) -> int:
 
 @dataclass(frozen=True)
 class CallWork:
-    """What one call has to do."""
+    """Work of a call."""
 
     programs: int
     extents: dict[str, int]
 
     def times(self, other: CallWork) -> float:
-        """Returns how many times as long as the other's it may take: in proportion to the programs, or, where these do
-        not grow with the extents, to the trips of the loops inside of them.
-        """
+        """Returns the factor of time over another call: by programs or, if these do not grow, by
+        the extents."""
         programs = max(self.programs / max(other.programs, 1), 1.0)
         larger = [
             extent / other.extents[n]
@@ -89,7 +88,7 @@ class CallWork:
 
 @dataclass
 class MeasuredCalls:
-    """Calls of one candidate so far, from which the seconds of a larger one are estimated."""
+    """Measured calls of a candidate, from which the seconds of a larger call are estimated."""
 
     measured: list[tuple[CallWork, float]] = field(default_factory=list)
 
@@ -98,8 +97,11 @@ class MeasuredCalls:
         self.measured.append((work, seconds))
 
     def estimate(self, work: CallWork) -> float:
-        """Returns the seconds that a call may take, by the measured call that is nearest; 0 where none was measured."""
+        """Returns the estimated seconds of a call, from the nearest measured call; 0 without any."""
         return min(
-            (work.times(known) * max(seconds, LEAST_SECONDS) for known, seconds in self.measured),
+            (
+                work.times(measured_work) * max(seconds, LEAST_SECONDS)
+                for measured_work, seconds in self.measured
+            ),
             default=0.0,
         )

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kernelwright.tools.sizing.selection import Selection
 
 FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
-"""Types of inputs that may be equal along a dimension; whole numbers are often indices, whose order means something."""
+"""Types of inputs that may be equal along a dimension; integers are often indices, whose order
+matters."""
 Traits = tuple[Trait, ...]
 CLASSES: tuple[Traits, ...] = (
     (Trait.AWAY,),
@@ -31,15 +32,17 @@ CLASSES: tuple[Traits, ...] = (
     (Trait.EXPANDED,),
     (Trait.OVERLAPPING,),
 )
-"""What all inputs have in common in one variant each; the first two tell what a wrong answer in another one means."""
+"""Traits common to all inputs of a variant; the first two determine the meaning of a wrong answer
+in another."""
 Layouts = tuple[InputLayout | None, ...]
 """The layout of each tensor among the inputs, in order; None for the problem's own layout."""
 
 
 def with_layouts(selection: Selection, seed: int) -> Selection:
-    """Adds variants of the cheapest size, in which all inputs that the problem gives contiguous lie otherwise.
+    """Adds variants of the cheapest size, in which all inputs that are contiguous in the problem
+    have other strides.
 
-    On a GPU there are none without other sizes: the problem's own size may be large.
+    None on a GPU without other sizes: the problem's own size may be large.
     """
     size = cheapest_size(selection)
     if size is None:
@@ -51,7 +54,7 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
         len(tensors) > 1
     ):  # a kernel that reads an input by the strides of another is right where they lie alike
         first = rng.randrange(len(CLASSES))
-        in_turns = [CLASSES[(first + place) % len(CLASSES)] for place in range(len(tensors))]
+        in_turns = [CLASSES[(first + index) % len(CLASSES)] for index in range(len(tensors))]
         variants.append(_variant(tensors, in_turns, rng))
     variants.append(_variant(tensors, [_random_traits(rng) for _ in tensors], rng))
     return with_variants(
@@ -69,14 +72,15 @@ def _random_traits(rng: random.Random) -> Traits:
 def _variant(
     tensors: Sequence[dict[str, Any]], traits: Sequence[Traits], rng: random.Random
 ) -> Layouts:
-    """Returns a layout of each tensor, as many of its traits as its shape and its type can have."""
+    """Returns a layout of each tensor, with as many of its traits as shape and type permit."""
     return tuple(
-        _drawn(tensor, wanted, rng) for tensor, wanted in zip(tensors, traits, strict=True)
+        _drawn(tensor, tensor_traits, rng)
+        for tensor, tensor_traits in zip(tensors, traits, strict=True)
     )
 
 
 def _drawn(tensor: dict[str, Any], traits: Traits, rng: random.Random) -> InputLayout | None:
-    """Returns a layout of a tensor; None for a tensor that the problem gives in a layout of its own."""
+    """Returns a layout of a tensor; None if the problem gives it a layout of its own."""
     shape = tensor["shape"]
     if not is_contiguous(shape, tensor["stride"]):
         return None
@@ -103,11 +107,12 @@ def with_variants(
 
 
 def single_layouts(layouts: Layouts) -> list[Layouts]:
-    """Returns a variant for each input that lies otherwise, in which the other inputs lie as the problem gives them."""
+    """Returns a variant for each input with a changed layout, in which the other inputs have the
+    problem's."""
     singles = []
-    for place, layout in enumerate(layouts):
+    for index, layout in enumerate(layouts):
         if layout is not None:
-            singles.append(tuple(layout if i == place else None for i in range(len(layouts))))
+            singles.append(tuple(layout if i == index else None for i in range(len(layouts))))
     return singles
 
 
@@ -155,15 +160,16 @@ def tensors_of_spec(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def cheapest_size(selection: Selection) -> AtSize | None:
-    """Returns the base size on a CPU, which is small; on a GPU the smallest of the others, if possible one without
-    extents of 1 or 2, along which most strides say nothing.
+    """Returns the base size on a CPU, which is small; on a GPU the smallest other size.
+
+    Sizes without extents of 1 or 2 are preferred: along these, most strides are irrelevant.
     """
     if selection.base.index:
         return selection.base
     costs: list[tuple[bool, int, int]] = []
-    for place, size in enumerate(selection.others):
+    for index, size in enumerate(selection.others):
         try:
-            costs.append((min(size.sizes.values(), default=3) < 3, _spec_of(size).bytes, place))
+            costs.append((min(size.sizes.values(), default=3) < 3, _spec_of(size).bytes, index))
         except ProblemError:
             continue
     return selection.others[min(costs)[2]] if costs else None

@@ -1,8 +1,17 @@
-"""Finds out which numbers of a reference may change, by trying: alone, with numbers of the same value, with multiples,
-in steps.
+"""Learns which numbers of a reference may change, by dry runs: alone, with numbers of equal value,
+with multiples, in steps.
 
-Numbers that say what is computed rather than how much of it are left as they are: windows, strides, axes, layers;
-whatever changes no shape; and numbers up to 8, unless one is an extent of an input on which no weight depends.
+Numbers that determine the kind of computation rather than its amount are fixed: windows, strides,
+axes, layers; numbers that change no shape; and numbers up to 8, unless they are an extent of an
+input on which no weight depends.
+
+Example: for `batch = 128`, `channels = 64`, `groups = 8` and a GroupNorm(groups, channels) on x of
+shape (batch, channels, 16, 16):
+
+    batch = 129                  alone: runs, and inputs grow, so batch is a dimension
+    channels = 65                fails: channels cannot change alone by 1
+    channels = 72 (a step of 8)  runs: channels = 8 * c, a dimension c with base 8
+    groups                       at most 8, and no extent of an input: stays
 """
 
 from __future__ import annotations
@@ -31,12 +40,13 @@ from kernelwright.tools.sizing.structure import (
 from kernelwright.tools.sizing.trial import MAX_DRY_RUN_CALLS, REAL_ELEMENTS, Trials
 
 LEARNING_CALLS = 12_000
-"""aten calls of all dry runs that learn one structure, about a second of a CPU."""
+"""aten calls of all dry runs for a structure, about a second on a CPU."""
 NAMES_OF_NO_SIZE = re.compile(
     r"window|patch|axis|axes|layers(\[|$)|upscale|scale_factor|shuffle|iterations|seed|expan|ratio",
     re.I,
 )
-"""Further names (beside NAMES_LEFT_ALONE) of numbers that decide what is computed and not how much of it."""
+"""Further names (beside NAMES_LEFT_ALONE) of numbers that determine the kind of computation, not
+its amount."""
 AUTHOR_SHAPES = ("shapes", "SHAPES")
 CALLS_LEFT_FOR_BOUNDS = LEARNING_CALLS // 2
 """The part of LEARNING_CALLS that is reserved for finding which dimensions run together, and their bounds."""
@@ -45,16 +55,17 @@ NAMES_OF_STEP_COUNTS = re.compile(r"len|seq|step|time|^t$", re.I)
 MAX_OPERATOR_CALLS_FOR_PAIRS = 100
 """aten calls of a reference, beyond which small numbers are not tried together with others."""
 STEPS_WHILE_LEARNING = 3
-"""Steps of a recurrence around whose sizes the others are learned."""
+"""Steps of a recurrence while the other sizes are learned."""
 MAX_STEPS = 9
 MAX_FOLLOWERS = 6
-"""Numbers that are tried as one that follows another."""
+"""Maximum number of numbers tried as followers of another."""
 
 
 def learn_structure(problem: Problem, base: Mapping[str, int]) -> SizeStructure:
-    """The structure of a problem's sizes around `base`. Cached in this process, by the reference's text and the base.
+    """Returns the structure of a problem's sizes around `base`, cached in this process by source
+    and base.
 
-    base: what `Problem.with_sizes` takes; {} for the sizes that are written.
+    base: argument for `Problem.with_sizes`; {} for the written sizes.
     """
     return _learned(problem.source, tuple(sorted(base.items())))
 
@@ -65,10 +76,11 @@ def _learned(source: str, base: tuple[tuple[str, int], ...]) -> SizeStructure:
 
 
 class _Learning:
-    """One search for the structure of one problem."""
+    """Search for the structure of a problem's sizes."""
 
     def __init__(self, problem: Problem, base: dict[str, int]) -> None:
-        self.problem, self.base = problem, base
+        self.problem = problem
+        self.base = base
         self.trials = Trials(problem, base, LEARNING_CALLS)
         self.original = {n: v for n, v in changeable_integers(problem).items() if _may_be_a_size(n)}
         self.values = {n: base.get(n, v) for n, v in self.original.items()}
@@ -82,15 +94,15 @@ class _Learning:
         self.untried: list[str] = []
         self.silent: list[str] = []
         """Numbers that change no shape: the bound of an index, a number of groups, a constant."""
-        self.own = self._first_run()
-        self.costly = self.own is not None and self.own.ops > MAX_OPERATOR_CALLS_FOR_PAIRS
+        self.at_base = self._first_run()
+        self.costly = self.at_base is not None and self.at_base.ops > MAX_OPERATOR_CALLS_FOR_PAIRS
 
     def _first_run(self) -> ReferenceCost | None:
-        """Runs the reference at the base: without data, or with data where it needs them and is small."""
+        """Runs the reference at the base: without data, or with data if required and small."""
         cost = self.trials.at({})
         if (
             cost is not None
-            or self.trials.left <= LEARNING_CALLS - MAX_DRY_RUN_CALLS
+            or self.trials.remaining_calls <= LEARNING_CALLS - MAX_DRY_RUN_CALLS
             or not _is_light(self.problem, self.base)
         ):
             return cost
@@ -101,13 +113,13 @@ class _Learning:
         return cost
 
     def structure(self) -> SizeStructure:
-        """Returns the dimensions that were found, or a note that says why there are none."""
-        own = self.own
-        if own is None:
-            note = f"the reference does not run at {self.base or 'its own sizes'}: {self.trials.trouble}"
+        """Returns the dimensions found, or a note on why there are none."""
+        at_base = self.at_base
+        if at_base is None:
+            note = f"the reference does not run at {self.base or 'its own sizes'}: {self.trials.last_error}"
             return SizeStructure(self.base, (), {}, None, None, (), (note,), self.trials.real)
         if self.costly:
-            own = self._shorten(own)
+            at_base = self._shorten(at_base)
         for name in sorted(self.values, key=lambda n: "batch" not in n.lower()):
             self._alone(name)
         for name in sorted(self.bound, key=lambda n: self.values[n]):
@@ -119,7 +131,7 @@ class _Learning:
                 problem=self.problem,
                 base=self.base,
                 trials=self.trials,
-                own=own,
+                at_base=at_base,
                 values=self.values,
                 names=tuple(self.names),
                 multipliers=tuple(self.multipliers),
@@ -131,9 +143,10 @@ class _Learning:
             )
         )
 
-    def _shorten(self, own: ReferenceCost) -> ReferenceCost:
-        """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the
-        calls depend, and no weight.
+    def _shorten(self, at_base: ReferenceCost) -> ReferenceCost:
+        """Reduces the steps of a recurrence in the base, to make further dry runs cheap.
+
+        Such are numbers on which the calls depend, but no weight.
         """
         for name in [
             n
@@ -141,23 +154,24 @@ class _Learning:
             if v > STEPS_WHILE_LEARNING and NAMES_OF_STEP_COUNTS.search(n)
         ]:
             cost = self.trials.at({name: STEPS_WHILE_LEARNING})
-            if cost is None or not same_form(own, cost) or cost.weights != own.weights:
+            if cost is None or not same_form(at_base, cost) or cost.weights != at_base.weights:
                 continue
-            if cost.inputs != own.inputs and 2 * cost.ops < own.ops:
+            if cost.inputs != at_base.inputs and 2 * cost.ops < at_base.ops:
                 self.base[name] = self.trials.base[name] = self.values[name] = STEPS_WHILE_LEARNING
-                self.own = own = cost
-        return own
+                self.at_base = at_base = cost
+        return at_base
 
     def _try(self, changed: Mapping[str, int], leaders: tuple[str, ...]) -> ReferenceCost | None:
-        """The cost with `changed`, where it runs and what changed is a size; None as well where half of the dry
-        runs are used up.
-        """
-        cost = self.trials.at(changed) if self.trials.left > CALLS_LEFT_FOR_BOUNDS else None
+        """Returns the cost with `changed`, if the reference runs and the change is one of size;
+        None also if half the budget is used."""
+        cost = (
+            self.trials.at(changed) if self.trials.remaining_calls > CALLS_LEFT_FOR_BOUNDS else None
+        )
         return cost if cost is not None and self._is_size(cost, leaders) else None
 
     def _alone(self, name: str) -> None:
-        own, value = self.own, self.values[name]
-        if self.trials.left <= CALLS_LEFT_FOR_BOUNDS:
+        at_base, value = self.at_base, self.values[name]
+        if self.trials.remaining_calls <= CALLS_LEFT_FOR_BOUNDS:
             self.untried.append(name)
             return
         cost = self.trials.at({name: value + 1})
@@ -165,15 +179,16 @@ class _Learning:
             self.bound.append(name)
         elif self._is_size(cost, (name,)):
             self._add((name,), (), value, value + 1, cost)
-        elif own and (cost.inputs, cost.outputs, cost.weights) == (
-            own.inputs,
-            own.outputs,
-            own.weights,
+        elif at_base and (cost.inputs, cost.outputs, cost.weights) == (
+            at_base.inputs,
+            at_base.outputs,
+            at_base.weights,
         ):
             self.silent.append(name)
 
     def _leading(self, name: str) -> None:
-        """One more of a number, with others of the same value, or with multiples of it that follow."""
+        """Changes a number by one together with others of equal value, or with multiples that
+        follow."""
         value = self.values[name]
         if name in self.terms or (self.costly and self._is_small((name,))):
             return
@@ -192,7 +207,8 @@ class _Learning:
     def _sets(
         self, leaders: tuple[str, ...], multiples: Sequence[str]
     ) -> Iterator[tuple[str, ...]]:
-        """Sets of numbers that may follow: none, each alone, all. A number whose factor is used up follows no more."""
+        """Yields sets of numbers that may follow: none, each alone, all. A number with its factor
+        used up follows no more."""
         value = self.values[leaders[0]]
         free = [f for f in multiples if f not in self.terms or self.terms[f].factor % value == 0][
             :MAX_FOLLOWERS
@@ -204,10 +220,10 @@ class _Learning:
             yield tuple(free)
 
     def _stepping(self, name: str) -> None:
-        """A number that must stay a multiple of something that is no size here."""
+        """Changes a number in steps: it must stay a multiple of a number that is no size."""
         if self.costly and self._is_small((name,)):
             return
-        left = self.terms[name].factor if name in self.terms else self.values[name]
+        remaining_factor = self.terms[name].factor if name in self.terms else self.values[name]
         value = self.values[name]
         alike = tuple(
             n
@@ -216,7 +232,9 @@ class _Learning:
         )
         for step in divisors(value, MAX_STEPS, self.original.values()):
             for moving in (
-                dict.fromkeys(((name,), alike)) if left % (value // step) == 0 and left > 1 else ()
+                dict.fromkeys(((name,), alike))
+                if remaining_factor % (value // step) == 0 and remaining_factor > 1
+                else ()
             ):
                 if cost := self._try(dict.fromkeys(moving, value + step), moving):
                     self._add(moving, (), value // step, value // step + 1, cost)
@@ -228,19 +246,23 @@ class _Learning:
         )
 
     def _is_size(self, cost: ReferenceCost, leaders: tuple[str, ...]) -> bool:
-        """Whether what changed is how much is computed, judged by a dry run in which `leaders` changed."""
-        own = self.own
-        assert own is not None
-        if not same_form(own, cost) or (cost.inputs, cost.weights) == (own.inputs, own.weights):
+        """Returns True if the amount of computation changed, judged by a dry run in which `leaders`
+        changed."""
+        at_base = self.at_base
+        assert at_base is not None
+        if not same_form(at_base, cost) or (cost.inputs, cost.weights) == (
+            at_base.inputs,
+            at_base.weights,
+        ):
             return False
-        if cost.inputs == own.inputs and _only_windows(own.weights, cost.weights):
+        if cost.inputs == at_base.inputs and _only_windows(at_base.weights, cost.weights):
             return False
-        if any(b < a for a, b in zip(chain(*own.outputs), chain(*cost.outputs), strict=True)):
+        if any(b < a for a, b in zip(chain(*at_base.outputs), chain(*cost.outputs), strict=True)):
             return False  # what makes an output smaller is a window or a stride
         if self._is_small(leaders):
-            extents = zip(chain(*own.inputs), chain(*cost.inputs), strict=True)
+            extents = zip(chain(*at_base.inputs), chain(*cost.inputs), strict=True)
             direct = any(a == self.values[leaders[0]] and b == a + 1 for a, b in extents)
-            return direct and (own.weights, own.init) == (cost.weights, cost.init)
+            return direct and (at_base.weights, at_base.init) == (cost.weights, cost.init)
         return True
 
     def _add(
@@ -251,18 +273,18 @@ class _Learning:
         tried: int,
         cost: ReferenceCost,
     ) -> None:
-        assert self.own is not None
+        assert self.at_base is not None
         index = len(self.names)
         self.names.append(leaders)
         self.multipliers.append(base)
-        self.probes.append(measure_growth(self.own, cost, tried, base))
+        self.probes.append(measure_growth(self.at_base, cost, tried, base))
         for name in (*leaders, *followers):
             term = self.terms.get(name, Term(self.values[name], ()))
             self.terms[name] = Term(term.factor // base, (*term.dimensions, index))
 
 
 def _is_light(problem: Problem, base: Mapping[str, int]) -> bool:
-    """Whether inputs and weights are small enough to run it for real."""
+    """Returns True if inputs and weights are small enough to run with data."""
     try:
         return count_held_elements(problem.with_sizes(base)) <= REAL_ELEMENTS
     except Exception:
@@ -280,7 +302,10 @@ def _may_be_a_size(name: str) -> bool:
     )
 
 
-def _only_windows(own: Sequence[tuple[int, ...]], other: Sequence[tuple[int, ...]]) -> bool:
-    """Whether weights differ in nothing but extents behind the first two: the window of a convolution."""
-    changed = [(a, b) for a, b in zip(own, other, strict=True) if a != b]
+def _only_windows(
+    at_base: Sequence[tuple[int, ...]], other_shapes: Sequence[tuple[int, ...]]
+) -> bool:
+    """Returns True if weights differ only in extents after the first two: the window of a
+    convolution."""
+    changed = [(a, b) for a, b in zip(at_base, other_shapes, strict=True) if a != b]
     return bool(changed) and all(a[:2] == b[:2] for a, b in changed)

@@ -94,20 +94,24 @@ def select_sizes(problem: Problem, source: str, device: str, seed: int, count: i
     required = author_sizes(problem, sizes, CPU_BUDGET if on_cpu else GPU_BUDGET).sizes
     draw = _drawn_without_gpu if on_cpu else _drawn_on_gpu
     drawn, drawing_notes = draw(problem, source, sizes, seed, count, required)
-    others = tuple(
+    other_sizes = tuple(
         _at_size(d, problem, first + number, d in required)
         for number, d in enumerate((*required, *drawn), 1)
     )
-    others = _with_turns(others)
+    other_sizes = _with_turns(other_sizes)
     if on_cpu:
-        others += _spare_sizes(problem, sizes, seed, max(1, count // FRESH_DIVISOR), others)
+        other_sizes += _spare_sizes(
+            problem, sizes, seed, max(1, count // FRESH_DIVISOR), other_sizes
+        )
     notes += drawing_notes if len(drawn) < count else ()
-    return Selection(base=base, others=others, notes=tuple(notes))
+    return Selection(base=base, others=other_sizes, notes=tuple(notes))
 
 
 def _with_turns(sizes: Sequence[AtSize]) -> tuple[AtSize, ...]:
-    """Numbers sizes by the product of their extents, the largest first: few numbers among zeros are drawn there, where
-    one that is left out weighs least in any other draw.
+    """Ranks sizes by the product of their extents, largest first: there few numbers among zeros are
+    drawn.
+
+    At a large size an omitted element weighs least in any other draw.
     """
     largest_first = sorted(sizes, key=lambda size: math.prod(size.sizes.values()), reverse=True)
     turns = {size.index: turn for turn, size in enumerate(largest_first)}
@@ -115,12 +119,14 @@ def _with_turns(sizes: Sequence[AtSize]) -> tuple[AtSize, ...]:
 
 
 def _spare_sizes(
-    problem: Problem, base: dict[str, int], seed: int, count: int, others: Sequence[AtSize]
+    problem: Problem, base: dict[str, int], seed: int, count: int, other_sizes: Sequence[AtSize]
 ) -> tuple[AtSize, ...]:
-    """Returns sizes for the places of those that the candidate itself refuses."""
-    taken = [DrawnSize(sizes=size.sizes, why=size.why) for size in others]
-    spare = draw_sizes(problem, base, FURTHER, seed, count, blocks=SPARE_BLOCKS, taken=taken).sizes
-    first = len(others) + 2
+    """Returns replacements for sizes that the candidate itself refuses."""
+    drawn_before = [DrawnSize(sizes=size.sizes, why=size.why) for size in other_sizes]
+    spare = draw_sizes(
+        problem, base, FURTHER, seed, count, blocks=SPARE_BLOCKS, earlier=drawn_before
+    ).sizes
+    first = len(other_sizes) + 2
     return tuple(
         _at_size(s, problem, index, False).with_(spare=True) for index, s in enumerate(spare, first)
     )
@@ -141,31 +147,34 @@ def _drawn_without_gpu(
     count: int,
     required: Sequence[DrawnSize],
 ) -> tuple[list[DrawnSize], tuple[str, ...]]:
-    """Draws sizes for the candidate's blocks, for the problem, and for the comparisons in the candidate's text. Of few
-    sizes in all, those for comparisons are among the number asked for; of many they come on top.
+    """Draws sizes for the candidate's blocks, for the problem, and for comparisons in the
+    candidate's source.
+
+    For a small total, sizes for comparisons are part of the requested count; otherwise they are
+    added.
     """
     fresh = max(1, count // FRESH_DIVISOR)
     is_few = count < FEW_SIZES
-    wanted = count if is_few else int(count * POOL_SHARE)
-    pool = draw_pool(problem, tuple(sorted(base.items())), True, seed >> 16, wanted + FEW_SIZES)
-    shared = [size for size in pool if size.strategy != "blocks"][:wanted]
+    pool_size = count if is_few else int(count * POOL_SHARE)
+    pool = draw_pool(problem, tuple(sorted(base.items())), True, seed >> 16, pool_size + FEW_SIZES)
+    shared = [size for size in pool if size.strategy != "blocks"][:pool_size]
     if is_few:
         shared = random.Random(seed).sample(pool, max(0, min(len(pool), count - fresh)))
     shared = [size for size in shared if size.sizes not in [r.sizes for r in required]]
-    own = draw_sizes(
-        problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, taken=(*required, *shared)
+    own_draw = draw_sizes(
+        problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, earlier=(*required, *shared)
     )
-    drawn = [*own.sizes, *shared]
+    drawn = [*own_draw.sizes, *shared]
     most = min(MAX_COMPARISON_SIZES, max(1, count // 2))
     compared = draw_sizes(
-        problem, base, COMPARISONS, seed, most, source=source, taken=(*required, *drawn)
+        problem, base, COMPARISONS, seed, most, source=source, earlier=(*required, *drawn)
     ).sizes
     drawn = [*drawn[: count - len(compared)], *compared] if is_few else [*drawn, *compared]
     missing = count - len(required) - len(drawn)
     further = draw_sizes(
-        problem, base, FURTHER, seed, missing, source=source, taken=(*required, *drawn)
+        problem, base, FURTHER, seed, missing, source=source, earlier=(*required, *drawn)
     ).sizes
-    return [*drawn, *further], own.notes
+    return [*drawn, *further], own_draw.notes
 
 
 def _drawn_on_gpu(
@@ -176,8 +185,10 @@ def _drawn_on_gpu(
     count: int,
     required: Sequence[DrawnSize],
 ) -> tuple[list[DrawnSize], tuple[str, ...]]:
-    """Draws as many sizes as are asked for, and further ones for the comparisons in the candidate's text; those with
-    one full extent and small ones beside it come last.
+    """Draws the requested number of sizes, and further ones for comparisons in the candidate's
+    source.
+
+    Sizes with a single full extent beside small ones come last.
     """
     small = shrink(problem)
     around = tuple(sorted(small.sizes.items())) if small.fits else ()
@@ -194,11 +205,11 @@ def _drawn_on_gpu(
         key=lambda size: -size.sizes.get(leading, 0)
     )  # a model is called again with more rows than before
     fresh = max(1, count // FRESH_DIVISOR)
-    taken = (*required, *late)
-    own = draw_sizes(
-        problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, on_cpu=False, taken=taken
+    earlier = (*required, *late)
+    own_draw = draw_sizes(
+        problem, base, OF_THE_CANDIDATE, seed, fresh, source=source, on_cpu=False, earlier=earlier
     )
-    taken = (*taken, *own.sizes)
+    earlier = (*earlier, *own_draw.sizes)
     compared = draw_sizes(
         problem,
         base,
@@ -207,17 +218,17 @@ def _drawn_on_gpu(
         MAX_COMPARISON_SIZES,
         source=source,
         on_cpu=False,
-        taken=taken,
+        earlier=earlier,
     ).sizes
-    taken = (*taken, *compared)
-    wanted = max(0, count - len(required) - len(late) - len(own.sizes))
+    earlier = (*earlier, *compared)
+    remaining = max(0, count - len(required) - len(late) - len(own_draw.sizes))
     pool = draw_pool(problem, tuple(sorted(base.items())), False, seed >> 16, count)
-    unused = [size for size in pool if size.sizes not in [t.sizes for t in taken]]
-    shared = unused[: wanted // 2]
+    unused = [size for size in pool if size.sizes not in [t.sizes for t in earlier]]
+    shared = unused[: remaining // 2]
     shared += random.Random(seed).sample(
-        unused[wanted // 2 :], min(len(unused) - len(shared), wanted - len(shared))
+        unused[remaining // 2 :], min(len(unused) - len(shared), remaining - len(shared))
     )
-    return [*own.sizes, *compared, *shared, *late], own.notes
+    return [*own_draw.sizes, *compared, *shared, *late], own_draw.notes
 
 
 def trace_requests(
@@ -251,7 +262,8 @@ def trace_requests(
 
 
 def _changes(turn: int, rng: random.Random) -> tuple[Change, ...]:
-    """Returns changes of what surrounds one size, drawn at random; parameters and views as inputs take turns."""
+    """Returns random changes of the surroundings of a size; parameters and views as inputs
+    alternate."""
     drawn = [change for change in WITHOUT_EFFECT if rng.random() < 0.5]
     return (*drawn, Change.PARAMETERS if turn % 4 == 1 else Change.VIEWS)
 

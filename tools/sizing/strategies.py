@@ -1,8 +1,8 @@
-"""The strategies by which sizes are drawn: what each is for stands in its function's docstring.
+"""The strategies by which sizes are drawn; the purpose of each is in its function's docstring.
 
-`OF_THE_PROBLEM` look at the problem alone, so that the candidates of one epoch share their sizes and what the
-reference makes of them; `OF_THE_CANDIDATE` and `COMPARISONS` look at the candidate's text. To add one, write a
-function from a `Context` to goals and name it in one of these.
+`OF_THE_PROBLEM` depend on the problem alone, so that the candidates of an epoch share sizes and
+expected outputs; `OF_THE_CANDIDATE` and `COMPARISONS` depend on the candidate's source. To add a
+strategy, write a function from a `Context` to goals, and list it in one of these.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kernelwright.tools.sizing.goals import Context, Extents, Goal, Strategy
 from kernelwright.tools.sizing.structure import Budget
 
 USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
-"""Tried after a candidate's own: it may compute its block sizes rather than write them."""
+"""Tried after a candidate's own blocks: it may compute its block sizes rather than write them."""
 SMALL_BLOCKS = (32, 16, 8)
-"""Blocks that every dimension should exceed where the budget admits no larger one."""
+"""Blocks that every dimension should exceed if the budget admits no larger one."""
 BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
 """Multiples of a block at which a dimension is drawn, so that a loop has several iterations."""
 SHARES = (
@@ -49,29 +49,31 @@ MIN_TIMES_LARGER = 2
 LARGE_PART = 2
 """A dimension is large in a size that has the problem's own extent divided by this."""
 MAX_INT16 = (1 << 15) - 1
-"""The largest whole number of 16 bits with a sign: extents beyond it come first."""
+"""The largest signed 16-bit integer: extents beyond it come first."""
 INDEX_BOUND = 1 << 16
-"""Extents beyond it are more than a grid's second axis or 16 bits can count: each is tried at its own size."""
+"""Larger extents exceed a grid's second axis or 16-bit counters: each is tried at its own size."""
 ALIGNED_RATIOS, ODD_RATIOS = (96, 48, 24, 12, 6), (67, 37, 33, 17, 5, 3)
 """The smaller of two extents in a given ratio: three times a power of two, or odd."""
 LEAST_IN_RATIO = 3
-"""The smaller of two extents whose ratio is looked at: 1 and 2 stand in every ratio by chance."""
+"""Minimum of the smaller of two extents with a ratio: 1 and 2 occur in every ratio by chance."""
 MAX_HALVINGS = 14
 MAX_THRESHOLDS = 12
 """Numbers of a text, that are no power of two, which some extent crosses."""
 
 
 def beyond(context: Context) -> Iterator[Goal]:
-    """Every dimension is a prime beyond one block of the candidate, so that masks, grids and loops all have a rest."""
-    own = context.blocks[::-1]
+    """Every dimension is a prime beyond a block of the candidate, so that masks, grids and loops
+    all have a remainder."""
+    own_blocks = context.blocks[::-1]
     usual = tuple(b for b in USUAL_BLOCKS[::-1] if SMALL_BLOCKS[0] < b < context.blocks[-1])
 
     def proposals(_: Extents) -> Iterator[Extents]:
-        every, inner = context.dimensions, context.inner
+        every = context.dimensions
+        inner = context.inner
         tiers = (
-            (every, own),
+            (every, own_blocks),
             (every, usual),
-            (inner, own),
+            (inner, own_blocks),
             (inner, usual),
             (every, SMALL_BLOCKS),
             (inner, SMALL_BLOCKS),
@@ -84,7 +86,7 @@ def beyond(context: Context) -> Iterator[Goal]:
 
 
 def _all_beyond(context: Context, dimensions: Iterable[int], block: int, times: float) -> Extents:
-    """Returns different extents between the block and about `times` it."""
+    """Returns different extents between the block and about `times` the block."""
     extents: dict[int, int] = {}
     for i in dimensions:
         unit = context.unit(i)
@@ -97,7 +99,8 @@ def _all_beyond(context: Context, dimensions: Iterable[int], block: int, times: 
 
 
 def own_extent(context: Context) -> Iterator[Goal]:
-    """Each extent is once the problem's own, or as near to it as an interpreter can go, with small ones beside it."""
+    """Each extent is once the problem's own, or as near as an interpreter permits, with small ones
+    beside it."""
     growth = {i: int(math.log2(context.full[i] / context.small[i])) for i in context.dimensions}
     by_chance = context.random.sample(context.dimensions, len(context.dimensions))
     for i in sorted(by_chance, key=lambda i: (context.full[i] <= MAX_INT16, -growth[i])):
@@ -113,7 +116,7 @@ def own_extent(context: Context) -> Iterator[Goal]:
 
 
 def larger(context: Context) -> Iterator[Goal]:
-    """An extent is once beyond the problem's own: whatever is sized for the problem is too small there."""
+    """An extent is once beyond the problem's own: fixed buffers and grids are too small there."""
     for i in context.random.sample(context.inner, len(context.inner)):
         extent = prime_between(
             context.full[i] * 9 // 8 + 1, context.full[i] * 11 // 8 + 1, context.random
@@ -124,7 +127,8 @@ def larger(context: Context) -> Iterator[Goal]:
 
 
 def many(context: Context) -> Iterator[Goal]:
-    """Each extent that the problem has beyond 65536 is once its own, or just beyond 65536, however small the rest."""
+    """Each extent above 65536 in the problem is once its own, or just beyond 65536, however small
+    the others."""
     for i in context.dimensions:
         if context.full[i] > INDEX_BOUND:
             just_beyond = prime_at_least(INDEX_BOUND + context.random.randrange(1 << 12))
@@ -145,7 +149,7 @@ def _beside_ones(
 
 
 def one(context: Context) -> Iterator[Goal]:
-    """Each extent is once 1: a loop that runs once, a row beside which there is no other."""
+    """Each extent is once 1: a loop with a single iteration, a row without neighbours."""
     yield from _exactly(context, 1)
 
 
@@ -165,18 +169,17 @@ def _exactly(context: Context, steps: int) -> Iterator[Goal]:
 
 
 def ratio(context: Context) -> Iterator[Goal]:
-    """Each extent is once equal to another, once twice another, once half of another, and once three times a power of
-    two.
-    """
+    """Each extent is once equal to another, twice another, half of another, and three times a power
+    of two."""
     smaller = _extents_in_ratio(context)
     for i in context.random.sample(context.dimensions, len(context.dimensions)):
-        others = [j for j in context.dimensions if j != i]
-        context.random.shuffle(others)
+        other_dimensions = [j for j in context.dimensions if j != i]
+        context.random.shuffle(other_dimensions)
         name = context.names[i]
         for words, pairs, times in (
-            (f"{name} twice another", [(i, j) for j in others], 2),
-            (f"{name} half of another", [(j, i) for j in others], 2),
-            (f"{name} equal to another", [(i, j) for j in others], 1),
+            (f"{name} twice another", [(i, j) for j in other_dimensions], 2),
+            (f"{name} half of another", [(j, i) for j in other_dimensions], 2),
+            (f"{name} equal to another", [(i, j) for j in other_dimensions], 1),
         ):
             if pairs:
                 yield Goal(
@@ -192,7 +195,7 @@ def ratio(context: Context) -> Iterator[Goal]:
 
 
 def each_ratio(context: Context) -> Iterator[Goal]:
-    """Every pair of extents is once equal, and once the one is twice the other."""
+    """Every pair of extents is once equal, and once in the ratio 2."""
     smaller = _extents_in_ratio(context)
     pairs = [(i, j) for i in context.dimensions for j in context.dimensions if i != j]
     for i, j in context.random.sample(pairs, len(pairs)):
@@ -217,8 +220,10 @@ def _extents_in_ratio(context: Context) -> list[int]:
 
 
 def large_pair(context: Context) -> Iterator[Goal]:
-    """Every two extents are once large together: a kernel that goes wrong where two places are both far out is right
-    wherever only one is. Of two dimensions both are about as large; of more, which one is larger is chance.
+    """Every two extents are once large together: some kernels fail only if two indices are both
+    large.
+
+    Of two dimensions both are about equally large; of more, the larger one is random.
     """
     large = [
         i for i in context.dimensions if context.full[i] >= MIN_TIMES_LARGER * context.small[i]
@@ -259,7 +264,8 @@ def _large(context: Context, dimension: int, share: tuple[int, int]) -> int:
 
 
 def scaled(context: Context) -> Iterator[Goal]:
-    """The problem's own size divided by a power of two: what is equal, even or a multiple there stays so."""
+    """The problem's own size divided by a power of two: equal, even and divisible extents keep
+    these properties."""
     full = context.full
     if len({*full}) == len(full) and all(extent % 2 for extent in full):
         return
@@ -271,7 +277,7 @@ def scaled(context: Context) -> Iterator[Goal]:
 
 
 def edge(context: Context) -> Iterator[Goal]:
-    """Each extent is once one more or one less than a block, the largest blocks that are affordable first."""
+    """Each extent is once one more or one less than a block, the largest affordable blocks first."""
     for i in context.dimensions:
         blocks = (*context.blocks[::-1], *USUAL_BLOCKS[::-1])
         sides = context.random.sample((1, -1), 2)
@@ -280,7 +286,8 @@ def edge(context: Context) -> Iterator[Goal]:
 
 
 def blocks(context: Context) -> Iterator[Goal]:
-    """Further extents around blocks: far beyond, at both edges, at a multiple; the candidate's blocks come first."""
+    """Further extents around blocks: far beyond, at both edges, at a multiple; the candidate's
+    blocks come first."""
     tiers = (context.blocks[-1:-4:-1], context.blocks[-4::-1], USUAL_BLOCKS[::-1])
     for tier in tiers:
         extents = [
@@ -300,7 +307,8 @@ def blocks(context: Context) -> Iterator[Goal]:
 
 
 def number(context: Context) -> Iterator[Goal]:
-    """Each extent is once just beyond a number of the text that is no power of two, those of comparisons first."""
+    """Each extent is once just beyond a number in the source that is no power of two, those of
+    comparisons first."""
     compared = {n for relation in context.relations for n in relation.numbers}
     numbers = context.random.sample(context.numbers, len(context.numbers))
     thresholds = [
@@ -322,8 +330,10 @@ def number(context: Context) -> Iterator[Goal]:
 
 
 def reaching(context: Context) -> Iterator[Goal]:
-    """As many extents as possible are the problem's own; then each number of the text is crossed by one extent, or by
-    the elements of all tensors. For kernels that no other size launches.
+    """As many extents as possible are the problem's own; then each number in the source is crossed
+    by an extent, or by the elements of all tensors.
+
+    For kernels that no other size launches.
     """
     largest_first = sorted(context.dimensions, key=lambda i: -context.full[i])
     for order in (
@@ -406,11 +416,12 @@ def _equals(dimension: int, extent: int, extents: Sequence[int]) -> bool:
 
 
 def _is_tiny(dimension: int, extent: int, extents: Sequence[int]) -> bool:
-    """Says whether an extent is so small, and not all others are: a row of one number hides most mistakes."""
-    others = [e for i, e in enumerate(extents) if i != dimension]
+    """Returns True for an extent of this tiny value beside others that are larger: a row of a
+    single number hides most errors."""
+    other_extents = [e for i, e in enumerate(extents) if i != dimension]
     return (
         extents[dimension] == extent
-        and max(others, default=extent + LEAST_IN_RATIO) >= extent + LEAST_IN_RATIO
+        and max(other_extents, default=extent + LEAST_IN_RATIO) >= extent + LEAST_IN_RATIO
     )
 
 

@@ -1,10 +1,10 @@
-"""Which numbers of a reference can change, which of them change together, and what a choice of them weighs.
+"""The structure of a reference's sizes: which numbers change together, and the cost of a choice.
 
-Every number that may change is a whole factor times the multipliers of one or more *dimensions*:
+Every changeable number is a whole factor times the multipliers of one or more *dimensions*:
 
     rows = r                                    free alone: dimension r
-    in_channels = out_channels = c              equal values that only move together
-    embedding = heads * head_dim = h * d        three numbers that are written out, two dimensions
+    in_channels = out_channels = c              equal values that only change together
+    embedding = heads * head_dim = h * d        three written numbers, two dimensions
     channels = 8 * c                            a model that divides its channels into eight groups
 """
 
@@ -20,7 +20,7 @@ from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.report import Value
 
 BUDGET_FACTOR, ROW_BUDGET_FACTOR = 2, 4
-"""Factors by which a budget, and its rows, exceed the smallest sizes of all where these are over it."""
+"""Factors of a budget, and of its rows, over the smallest possible sizes, if these exceed it."""
 
 
 class Budget(Value):
@@ -29,9 +29,8 @@ class Budget(Value):
     elements: int
     """Elements of inputs, outputs and weights together."""
     operations: int
-    """Operations of one call of the reference: floating-point operations of products and convolutions, and one for each
-    element that anything writes.
-    """
+    """Operations per call: floating-point operations of products and convolutions, and one per
+    written element."""
     rows: int = 0
     """The product of all extents but the last of any input or output; 0 for no bound.
 
@@ -42,16 +41,16 @@ class Budget(Value):
     """aten calls of the reference: a recurrence makes some for every step, and so do its kernels."""
 
     def times(self, factor: float) -> Budget:
-        """The budget with every bound multiplied, rounded down."""
+        """Returns the budget with every bound multiplied, rounded down."""
         values = {name: int(value * factor) for name, value in self}
         return Budget(**values)
 
     def holds(self, cost: ReferenceCost) -> bool:
-        """Whether a reference of this cost lies within all bounds."""
+        """Returns True if a reference's cost is within all bounds."""
         return self.admits(Load.of(cost))
 
     def admits(self, load: Load) -> bool:
-        """Whether this load lies within all bounds."""
+        """Returns True if a load is within all bounds."""
         fits = (
             load.elements <= self.elements
             and load.operations <= self.operations
@@ -62,7 +61,7 @@ class Budget(Value):
 
 @dataclass(frozen=True)
 class Load:
-    """What a choice of sizes weighs: known from a dry run, or estimated from the structure."""
+    """Cost of a choice of sizes: measured in a dry run, or estimated from the structure."""
 
     elements: float
     operations: float
@@ -71,25 +70,26 @@ class Load:
 
     @classmethod
     def of(cls, cost: ReferenceCost) -> Load:
-        """The load that a dry run weighed."""
+        """Returns the load measured in a dry run."""
         rows = max((math.prod(shape[:-1]) for shape in cost.inputs + cost.outputs), default=0)
         return cls(cost.elements, cost.operations, rows, cost.ops)
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One multiplier that can be chosen freely."""
+    """A multiplier that can be chosen freely."""
 
     name: str
-    """The name of the number that shows it best: one that follows no other dimension, where there is one."""
+    """Name of its most typical number: one that follows no other dimension, if any."""
     base: int
     """The multiplier at the sizes at which the structure was learned."""
     floor: int
     """The smallest that the reference was seen to run with."""
     ceiling: int | None
-    """The largest, where twice the base does not run."""
+    """The largest multiplier, if twice the base does not run."""
     batch: bool
-    """No weight depends on it, and it is the first extent of every input that it changes."""
+    """No weight depends on the dimension, which is the first extent of every input that it changes.
+    """
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class Term:
     dimensions: tuple[int, ...]
 
     def value(self, multipliers: Sequence[int]) -> int:
-        """The number that these multipliers, one for each dimension of the structure, give."""
+        """Returns the number for these multipliers, one per dimension of the structure."""
         return self.factor * math.prod(multipliers[d] for d in self.dimensions)
 
     def replacing(self, old: int, new: int) -> Term:
-        """The term with dimension `new` wherever it has `old`."""
+        """Returns the term with dimension `old` replaced by `new`."""
         return Term(self.factor, tuple(new if d == old else d for d in self.dimensions))
 
 
@@ -122,16 +122,16 @@ class Probe:
 
 @dataclass(frozen=True)
 class SizeStructure:
-    """Which integers of a reference move together, and what a choice of them costs."""
+    """Which integers of a reference change together, and the cost of a choice."""
 
     base: dict[str, int]
     """Sizes that every choice keeps, unless a term says otherwise."""
     dimensions: tuple[Dimension, ...]
     terms: dict[str, Term]
-    own: ReferenceCost | None
-    """At the base; None where the reference does not run there."""
+    at_base: ReferenceCost | None
+    """Cost at the base; None if the reference does not run there."""
     least: ReferenceCost | None
-    """What the reference weighs with all dimensions at their floors; None where it does not run there."""
+    """Cost with all dimensions at their floors; None if the reference does not run there."""
     probes: tuple[Probe, ...]
     """One for each dimension."""
     notes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class SizeStructure:
 
     @property
     def bases(self) -> list[int]:
-        """Each dimension's multiplier at the sizes at which the structure was learned."""
+        """Each dimension's multiplier at the sizes for which the structure was learned."""
         return [d.base for d in self.dimensions]
 
     @property
@@ -149,11 +149,11 @@ class SizeStructure:
         return [d.floor for d in self.dimensions]
 
     def sizes(self, multipliers: Sequence[int]) -> dict[str, int]:
-        """What `Problem.with_sizes` takes."""
+        """Returns sizes for `Problem.with_sizes`."""
         return {**self.base, **{name: term.value(multipliers) for name, term in self.terms.items()}}
 
     def value(self, index: int, multipliers: Sequence[int]) -> int:
-        """The number by which dimension `index` is known."""
+        """Returns the number by which dimension `index` is known."""
         return self.terms[self.dimensions[index].name].value(multipliers)
 
     def widened(self, budget: Budget) -> Budget:
@@ -176,17 +176,18 @@ class SizeStructure:
         )
 
     def load(self, multipliers: Sequence[int]) -> Load:
-        """Estimated: exact for extents that are products of dimensions, near for the others.
+        """Returns an estimated load: exact for extents that are products of dimensions, approximate
+        for others.
 
         A dry run must confirm it.
         """
         ratios = [m / d.base for m, d in zip(multipliers, self.dimensions, strict=True)]
-        known = self._extents
-        elements, rows = float(known.constant), 0.0
-        for shape in known.tensors:
+        tensor_extents = self._extents
+        elements, rows = float(tensor_extents.constant), 0.0
+        for shape in tensor_extents.tensors:
             extents = [extent.at(multipliers, self.dimensions) for extent in shape.extents]
             elements += shape.count * math.prod(extents)
-            rows = max(rows, math.prod(extents[:-1])) if shape.seen else rows
+            rows = max(rows, math.prod(extents[:-1])) if shape.is_read else rows
         fixed, growing = self._operations
         operations = fixed + growing * math.prod(
             r**p.growth for r, p in zip(ratios, self.probes, strict=True)
@@ -195,72 +196,78 @@ class SizeStructure:
             r**p.calls_growth for r, p in zip(ratios, self.probes, strict=True) if p.calls_growth
         )
         return Load(
-            elements, operations, max(rows, known.rows), calls * (self.own.ops if self.own else 0)
+            elements,
+            operations,
+            max(rows, tensor_extents.rows),
+            calls * (self.at_base.ops if self.at_base else 0),
         )
 
     @cached_property
     def _operations(self) -> tuple[float, float]:
-        """Operations that no dimension changes (drawing the weights of inner layers), and those that grow: so that
-        floors and base come out right.
-        """
-        if self.own is None or self.least is None:
+        """Returns constant operations (drawing weights of inner layers) and growing ones, fitted to
+        floors and base."""
+        if self.at_base is None or self.least is None:
             return 0.0, 0.0
         shrunk = math.prod(
             (d.floor / d.base) ** p.growth
             for d, p in zip(self.dimensions, self.probes, strict=True)
         )
-        own, least = self.own.operations, self.least.operations
-        fixed = max(0.0, (least - own * shrunk) / (1 - shrunk)) if shrunk < 1 else 0.0
-        return fixed, own - fixed
+        own_operations = self.at_base.operations
+        least = self.least.operations
+        fixed = max(0.0, (least - own_operations * shrunk) / (1 - shrunk)) if shrunk < 1 else 0.0
+        return fixed, own_operations - fixed
 
     @cached_property
     def _extents(self) -> _Extents:
-        if self.own is None:
+        if self.at_base is None:
             return _Extents(0, 0, ())
-        groups = (self.own.inputs + self.own.outputs, self.own.weights)
+        groups = (self.at_base.inputs + self.at_base.outputs, self.at_base.weights)
         moved = [(p.cost.inputs + p.cost.outputs, p.cost.weights) for p in self.probes]
         constant, rows, tensors = 0, 0, list[_Shape]()
-        for kind, seen in ((0, True), (1, False)):
+        for kind, is_read in ((0, True), (1, False)):
             counted = Counter(zip(groups[kind], *(m[kind] for m in moved), strict=True))
-            for (own, *others), count in counted.items():
-                if all(other == own for other in others):
-                    constant += count * math.prod(own)
-                    rows = max(rows, math.prod(own[:-1])) if seen else rows
+            for (own_shape, *probe_shapes), count in counted.items():
+                if all(probe_shape == own_shape for probe_shape in probe_shapes):
+                    constant += count * math.prod(own_shape)
+                    rows = max(rows, math.prod(own_shape[:-1])) if is_read else rows
                 else:
                     tensors.append(
                         _Shape(
                             count,
-                            seen,
-                            tuple(self._extent(own, others, i) for i in range(len(own))),
+                            is_read,
+                            tuple(
+                                self._extent(own_shape, probe_shapes, i)
+                                for i in range(len(own_shape))
+                            ),
                         )
                     )
         return _Extents(constant, rows, tuple(tensors))
 
     def _extent(
-        self, own: tuple[int, ...], others: Iterable[tuple[int, ...]], axis: int
+        self, own_shape: tuple[int, ...], probe_shapes: Iterable[tuple[int, ...]], axis: int
     ) -> _Extent:
-        here, slopes = (
-            max(1, own[axis]),
+        own_extent, slopes = (
+            max(1, own_shape[axis]),
             [],
         )  # `channels // reduction` is zero at small sizes, and grows nevertheless
-        for index, (other, probe) in enumerate(zip(others, self.probes, strict=True)):
-            if other[axis] != own[axis]:
-                steps = (probe.multiplier - self.dimensions[index].base) * here
-                slopes.append((index, (other[axis] - own[axis]) / steps))
-        return _Extent(here, tuple(slopes))
+        for index, (probe_shape, probe) in enumerate(zip(probe_shapes, self.probes, strict=True)):
+            if probe_shape[axis] != own_shape[axis]:
+                steps = (probe.multiplier - self.dimensions[index].base) * own_extent
+                slopes.append((index, (probe_shape[axis] - own_shape[axis]) / steps))
+        return _Extent(own_extent, tuple(slopes))
 
 
 @dataclass(frozen=True)
 class _Extent:
-    """One extent of one tensor: linear in each dimension, and a product over dimensions."""
+    """An extent of a tensor: linear in each dimension, and a product over dimensions."""
 
-    own: int
+    at_base: int
     slopes: tuple[tuple[int, float], ...]
     """(dimension, relative change a step of its multiplier)."""
 
     def at(self, multipliers: Sequence[int], dimensions: Sequence[Dimension]) -> float:
         """Returns the extent, at least 1, with these multipliers of the dimensions."""
-        value = float(self.own)
+        value = float(self.at_base)
         for index, slope in self.slopes:
             value *= max(0.0, 1 + slope * (multipliers[index] - dimensions[index].base))
         return max(1.0, value)
@@ -269,7 +276,7 @@ class _Extent:
 @dataclass(frozen=True)
 class _Shape:
     count: int
-    seen: bool
+    is_read: bool
     """An input or an output, no weight."""
     extents: tuple[_Extent, ...]
 
@@ -282,19 +289,26 @@ class _Extents:
     tensors: tuple[_Shape, ...]
 
 
-def same_form(one: ReferenceCost, other: ReferenceCost) -> bool:
-    """Whether there are as many inputs, outputs and weights, each with as many axes."""
-    pairs = ((one.inputs, other.inputs), (one.outputs, other.outputs), (one.weights, other.weights))
+def same_form(first: ReferenceCost, second: ReferenceCost) -> bool:
+    """Returns True for equal numbers of inputs, outputs and weights, each with equal numbers of
+    axes."""
+    pairs = (
+        (first.inputs, second.inputs),
+        (first.outputs, second.outputs),
+        (first.weights, second.weights),
+    )
     return all([len(s) for s in a] == [len(s) for s in b] for a, b in pairs)
 
 
-def measure_growth(own: ReferenceCost, cost: ReferenceCost, multiplier: int, base: int) -> Probe:
-    """What a dry run with another multiplier in one dimension shows."""
+def measure_growth(
+    own_cost: ReferenceCost, cost: ReferenceCost, multiplier: int, base: int
+) -> Probe:
+    """Returns the result of a dry run with another multiplier in a dimension."""
     ratio = math.log(multiplier / base)
     growth = (
-        math.log(cost.operations / own.operations) / ratio
-        if own.operations and cost.operations
+        math.log(cost.operations / own_cost.operations) / ratio
+        if own_cost.operations and cost.operations
         else 1.0
     )
-    calls = math.log(cost.ops / own.ops) / ratio if own.ops and cost.ops else 0.0
+    calls = math.log(cost.ops / own_cost.ops) / ratio if own_cost.ops and cost.ops else 0.0
     return Probe(multiplier, cost, max(0.0, growth), max(0.0, calls))

@@ -1,7 +1,8 @@
-"""One reference tried at other sizes, without data where it runs so, and within a budget that is counted in operators
-and not in seconds.
+"""Tries a reference at other sizes, without data if possible, within a budget counted in operators
+instead of seconds.
 
-Trusted process only: the reference's own text is run. The same trials come to the same end on every machine.
+Trusted process only: runs the reference's own source. Equal trials end identically on every
+machine.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from kernelwright.tools.report import Value
 MAX_DRY_RUN_CALLS = 4_000
 """aten calls of one dry run, about 0.7 s of a CPU. A recurrence over thousands of steps is not tried at such sizes."""
 TRIAL_CALLS = 12
-"""aten calls that a trial is charged for beside those that it makes: reading and building the module takes a
-millisecond or two.
-"""
+"""aten calls charged per trial in addition to its own: reading and building the module takes a
+millisecond or two."""
 FAILED_CALLS = 20
-"""aten calls that a failed trial is charged for beside those that it made."""
+"""aten calls charged for a failed trial in addition to its own."""
 REAL_ELEMENTS, REAL_OPERATIONS = 1 << 18, 50_000_000
 """Inputs, outputs and weights together, and work, up to which a reference is run for real: some tens of
 milliseconds.
@@ -35,12 +35,12 @@ milliseconds.
 
 
 class DryRunOutcome(Value):
-    """What came of one dry run."""
+    """Outcome of a dry run."""
 
     cost: ReferenceCost | None
-    """None where the reference raised, made too many calls, or computes nothing at these sizes."""
+    """None if the reference raised, made too many calls, or computes nothing at these sizes."""
     calls: int
-    """aten calls that it is charged for."""
+    """aten calls charged for the run."""
     why: str = ""
 
 
@@ -50,21 +50,20 @@ class Trials:
     def __init__(
         self, problem: Problem, base: Mapping[str, int], calls: int, real: bool = False
     ) -> None:
-        self.problem, self.base, self.left, self.real = problem, dict(base), calls, real
-        self.trouble = ""
-        """What the reference raised last."""
+        self.problem, self.base, self.remaining_calls, self.real = problem, dict(base), calls, real
+        self.last_error = ""
+        """The last error of the reference."""
 
     def at(self, changed: Mapping[str, int]) -> ReferenceCost | None:
-        """The reference's cost with `changed` on top of the base; None where it does not run so, or where the
-        budget is used up.
-        """
-        if self.left <= 0:
+        """Returns the cost with `changed` on top of the base; None if the reference fails, or the
+        budget is used up."""
+        if self.remaining_calls <= 0:
             return None
         trial = _tried(
             self.problem.source, tuple(sorted({**self.base, **changed}.items())), self.real
         )
-        self.left -= trial.calls
-        self.trouble = trial.why or self.trouble
+        self.remaining_calls -= trial.calls
+        self.last_error = trial.why or self.last_error
         return trial.cost
 
 
@@ -85,9 +84,9 @@ def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> DryRu
 
 
 def runs_for_real(problem: Problem, cost: ReferenceCost | None) -> bool | None:
-    """Whether the reference runs with data on a CPU; None where it is too large to be tried.
+    """Returns True if the reference runs with data on a CPU; None if too large to try.
 
-    cost: its own, None where it does not even run without data.
+    cost: its cost, None if it does not run without data either.
     """
     if cost is None:
         return False
@@ -100,25 +99,27 @@ def runs_for_real(problem: Problem, cost: ReferenceCost | None) -> bool | None:
 
 
 def _measure_cost_for_real(problem: Problem) -> ReferenceCost:
-    """Measures as `tools.references.dry_run.measure_cost` does, with data on a CPU; operations are counted as elements
-    that are read and written. Raises DryRunFailed.
+    """Measures like `tools.references.dry_run.measure_cost`, with data on a CPU; counts elements
+    read and written as operations.
+
+    Raises DryRunFailed.
     """
     import torch
 
     try:
         reference = Reference(problem, "cpu")
         init, inputs, model = reference.init_arguments(), reference.inputs(0), reference.model(0)
-        given = [v for v in inputs if isinstance(v, torch.Tensor)]
-        shapes = _shapes(given)
-        made = [v for v in reference.run(model, inputs, 0) if isinstance(v, torch.Tensor)]
+        input_tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+        shapes = _shapes(input_tensors)
+        outputs = [v for v in reference.run(model, inputs, 0) if isinstance(v, torch.Tensor)]
     except ProblemError as error:
         raise DryRunFailed(str(error), FAILED_CALLS) from error
-    held = [*model.parameters(), *model.buffers()]
-    elements = sum(t.numel() for t in (*given, *made, *held))
+    state = [*model.parameters(), *model.buffers()]
+    elements = sum(t.numel() for t in (*input_tensors, *outputs, *state))
     return ReferenceCost(
         inputs=shapes,
-        outputs=_shapes(made),
-        weights=_shapes(held),
+        outputs=_shapes(outputs),
+        weights=_shapes(state),
         init=repr(init),
         elements=elements,
         operations=elements,

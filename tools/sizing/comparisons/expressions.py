@@ -10,7 +10,7 @@ from typing import Any
 
 Number = int | float
 LARGEST = 1 << 40
-"""Largest magnitude of a number: what is beyond it is no size."""
+"""Largest magnitude of a number: larger ones are no sizes."""
 MAX_EXPONENT = 40
 KEPT_TEXT = "kept_text"
 """Attribute of a node that holds its text."""
@@ -19,7 +19,7 @@ MAX_DEPTH = 12
 
 
 class NotANumber(Exception):
-    """The expression is no arithmetic of numbers, or it leaves their range."""
+    """Raised for an expression that is no arithmetic of numbers, or leaves their range."""
 
 
 def constant_value(node: ast.AST) -> int | None:
@@ -160,7 +160,7 @@ def _literal(value: object) -> Number:
 
 
 def _divided(left: Number, right: Number) -> Number:
-    """Divides as `/` does; a whole number where nothing is left over."""
+    """Divides like `/`; returns an integer if there is no remainder."""
     return left / right if left % right else left // right
 
 

@@ -1,10 +1,12 @@
-"""Comparisons in a candidate's text, as relations between the extents of a problem.
+"""Extracts comparisons from a candidate's source, as relations between the extents of a problem.
 
-A relation has at most three variables, which are opaque parts of the text (`K`, `x.shape[0]`, `x.numel()`), and
-numbers. Which extent a variable stands for is not known: it is bound to each extent in turn, or to the extent of its
-name alone where there is one. Of a relation both outcomes are of interest.
+A relation has at most three variables, which are opaque parts of the source (`K`, `x.shape[0]`,
+`x.numel()`), and numbers. The extent behind a variable is unknown: the variable is bound to each
+extent in turn, or only to the extent of equal name if there is one. Both outcomes of a relation are
+of interest.
 
-Example: `half = K // 2` and later `if half == M` give the relation `K // 2 == M` over the variables K and M.
+Example: `half = K // 2` and later `if half == M` give the relation `K // 2 == M` over the variables
+K and M.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ from kernelwright.tools.sizing.comparisons.expressions import (
 MAX_SYNTAX_NODES = 200_000
 """Nodes of a candidate's syntax tree that are looked through."""
 MAX_BLOCK_SIZE = 1 << 17
-MAX_RELATIONS, MAX_VARIABLES = 24, 3
+MAX_RELATIONS = 24
+MAX_VARIABLES = 3
 MAX_RELATION_NODES = 60
 """Nodes of the expression of one relation."""
 MAX_INLINED = 4
-"""Steps in which names are replaced by what was assigned to them."""
+"""Maximum number of steps in which names are replaced by their assigned values."""
 LANE_CALLS = ("arange", "program_id", "load", "zeros", "full")
-"""Functions of Triton whose results are no extents: a mask compares them at every size."""
+"""Triton functions whose results are no extents: a mask compares them at every size."""
 EXTENT_CALLS = (
     "size",
     "numel",
@@ -60,10 +63,10 @@ class Relation:
         self.numbers = tuple(
             sorted({n for part in ast.walk(node) if (n := constant_value(part)) is not None})
         )
-        """Whole numbers in it, written out or as arithmetic."""
+        """Integers in the relation, as literals or as arithmetic."""
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
-        """Says whether it is true of these values of its variables; None where it is not defined there."""
+        """Evaluates the relation for these values of its variables; None if undefined."""
         try:
             return bool(evaluate(self._node, values))
         except NotANumber:
@@ -71,7 +74,7 @@ class Relation:
 
     @functools.cached_property
     def comparisons(self) -> list[ast.Compare]:
-        """The comparisons of two sides of which it is made."""
+        """Returns the two-sided comparisons that make up the relation."""
         return [
             part
             for part in ast.walk(self._node)
@@ -80,7 +83,7 @@ class Relation:
 
 
 def difference(comparison: ast.Compare, values: Mapping[str, int]) -> float | None:
-    """Returns the left side less the right side of a comparison; None where it is not defined."""
+    """Returns the left side minus the right side of a comparison; None if undefined."""
     try:
         return evaluate(comparison.left, values) - evaluate(comparison.comparators[0], values)
     except NotANumber:
@@ -103,7 +106,8 @@ def _numbers_in(source: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=16)
 def relations_in(source: str) -> tuple[Relation, ...]:
-    """Returns the relations of a text, those with a written number or an equation first; none where it is no Python."""
+    """Returns the relations of a source, those with a literal or an equation first; empty if the
+    source is not Python."""
     tree = _tree(source)
     if tree is None:
         return ()
@@ -136,7 +140,7 @@ def _rank(relation: Relation) -> tuple[bool, int]:
 
 
 def _comparisons(function: ast.AST) -> Iterator[ast.expr]:
-    """Yields what is decided: comparisons, tests of branches, the order of two sides of min and max, remainders."""
+    """Yields decisions: comparisons, tests of branches, the two sides of min and max, remainders."""
     for node in itertools.islice(ast.walk(function), MAX_SYNTAX_NODES):
         if isinstance(node, ast.Compare | ast.BoolOp) or (
             isinstance(node, ast.BinOp) and _joins_comparisons(node)
@@ -198,7 +202,7 @@ def _assigned_once(function: ast.AST) -> dict[str, ast.expr]:
 
 
 class _Inlining(ast.NodeTransformer):
-    """Replaces names by what was assigned to them."""
+    """Replaces names by their assigned values."""
 
     def __init__(self, assigned: Mapping[str, ast.expr]) -> None:
         self._assigned = assigned
@@ -231,7 +235,8 @@ def _relation(node: ast.expr) -> Relation | None:
 
 
 def _variables(node: ast.AST) -> Iterator[str]:
-    """Yields the opaque parts of an expression, as text. Raises NotANumber where one cannot be an extent."""
+    """Yields the opaque parts of an expression, as text. Raises NotANumber for a part that cannot
+    be an extent."""
     if isinstance(node, ast.Name | ast.Attribute):
         yield ast.unparse(node)
     elif isinstance(node, ast.Subscript):

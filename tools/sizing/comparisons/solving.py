@@ -1,11 +1,13 @@
-"""Solves a relation of a candidate's text for small extents: those at which it is true, and those at which it is not.
+"""Solves a relation of a candidate's source for small extents at which it is true, and at which it
+is false.
 
-Each variable of the relation is bound to a dimension, or to the product of all. All dimensions but one are given some
-extents. The last one is tried where the difference of the two sides of a comparison changes its sign, at multiples,
-parts and sums of the others, and near the numbers of the relation.
+Each variable of the relation is bound to a dimension, or to the product of all. All dimensions but
+one are assigned extents. For the last, candidates are the points at which the difference of the two
+sides changes its sign, multiples, fractions and sums of the others, and neighbours of the
+relation's numbers.
 
-Example: for `3 * m - 7 == 2 * n` and m = 67 the difference changes its sign between n = 64 and 128: at n = 97. For
-`10.64 < log2(columns) < 11.89` it does so at 1596 and 3795.
+Example: for `3 * m - 7 == 2 * n` and m = 67 the difference changes its sign between n = 64 and 128:
+at n = 97. For `10.64 < log2(columns) < 11.89` it does so at 1596 and 3795.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from kernelwright.tools.sizing.comparisons.relations import Relation, difference
 from kernelwright.tools.sizing.goals import Context, Extents, Goal
 
 EXTENTS = (96, 67, 64, 37, 128, 33, 24, 17, 12, 7, 5, 4, 3, 2, 1)
-"""Extents of a dimension beside the one that is solved for: beyond blocks of 32 and 64, odd and aligned."""
+"""Extents assigned to a dimension beside the solved one: beyond blocks of 32 and 64, odd and
+aligned."""
 FEW_EXTENTS = (33, 8, 64, 5, 3)
 """The same of two dimensions."""
 TIMES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16)
 MAX_BINDINGS = 12
 """Ways to bind the variables of one relation to dimensions."""
 LEAST_MARGIN = 128
-"""Numbers from which on a power of two is gone beyond by half of it, too: a window, or where a loop is cut short."""
+"""Threshold above which a power of two is also exceeded by half of it: a window, or a bound at
+which a loop ends early."""
 SMALL_NUMBER = 16
 """Numbers up to this may be compared with any extent; larger ones only with an extent that is beyond them."""
 MAX_SOLUTIONS = 24
@@ -40,7 +44,7 @@ MAX_CHANGES = 4
 
 @dataclass(frozen=True, eq=False)
 class BoundRelation:
-    """A relation with what its variables stand for."""
+    """A relation with the meaning of its variables."""
 
     relation: Relation
     parts: tuple[tuple[int, ...], ...]
@@ -57,7 +61,7 @@ class BoundRelation:
         return dict(zip(self.relation.variables, products, strict=True))
 
     def text(self, names: Sequence[str]) -> str:
-        """Returns the relation, with what each variable of another name stands for."""
+        """Returns the relation, with the meaning of each variable that has another name."""
         extents = (" * ".join(names[i] for i in part) for part in self.parts)
         pairs = zip(self.relation.variables, extents, strict=True)
         differing = [f"{variable} = {extent}" for variable, extent in pairs if variable != extent]
@@ -84,21 +88,25 @@ class BoundRelation:
         if not free:
             yield fixed
         for last in free:
-            others = [i for i in free if i != last]
-            numbers = EXTENTS if len(others) < 2 else FEW_EXTENTS[: 6 - len(others)]
-            for choice in itertools.product(numbers, repeat=len(others)):
-                extents = {**fixed, **dict(zip(others, choice, strict=True))}
+            other_dimensions = [i for i in free if i != last]
+            numbers = (
+                EXTENTS if len(other_dimensions) < 2 else FEW_EXTENTS[: 6 - len(other_dimensions)]
+            )
+            for choice in itertools.product(numbers, repeat=len(other_dimensions)):
+                extents = {**fixed, **dict(zip(other_dimensions, choice, strict=True))}
                 for extent in self._extents_of(last, extents):
                     yield {**extents, last: extent}
 
     def _extents_of(self, last: int, extents: dict[int, int]) -> list[int]:
-        """Returns extents of one dimension beside those of the others."""
+        """Returns candidate extents of a dimension beside those of the others."""
         numbers = self.relation.numbers
         candidates: list[int] = []
         for below in itertools.islice(self._changes_of_sign(last, extents), MAX_CHANGES):
             candidates += [below + 1, below, below + 2, below - 1]
-        others = list(extents.values())
-        for other in {*others, math.prod(others), sum(others)} if others else ():
+        other_extents = list(extents.values())
+        for other in (
+            {*other_extents, math.prod(other_extents), sum(other_extents)} if other_extents else ()
+        ):
             for times in (*TIMES, *numbers, other):
                 candidates += [
                     other * times,
@@ -108,7 +116,7 @@ class BoundRelation:
                     times // other + 1,
                 ]
             candidates.append(math.isqrt(other))
-        if not others:
+        if not other_extents:
             candidates += [*_near(numbers), *EXTENTS]
         return [extent for extent in dict.fromkeys(candidates) if extent > 0]
 
@@ -131,7 +139,7 @@ class BoundRelation:
 
 
 def relation_goals(context: Context) -> Iterator[Goal]:
-    """Both outcomes of every comparison of extents in the candidate's text."""
+    """Yields both outcomes of every comparison of extents in the candidate's source."""
     for relation in context.relations:
         for parts in _bindings(relation, context):
             bound = BoundRelation(relation, parts)
@@ -140,8 +148,10 @@ def relation_goals(context: Context) -> Iterator[Goal]:
 
 
 def _bindings(relation: Relation, context: Context) -> list[tuple[tuple[int, ...], ...]]:
-    """Returns what the variables may stand for: a dimension of the same name if there is one, elements of a tensor, or
-    else each dimension in turn, the largest first, and for a single variable all elements, too.
+    """Returns possible meanings of the variables: a dimension of equal name, elements of a tensor,
+    or each dimension in turn.
+
+    The largest dimension comes first; for a single variable all elements are possible, too.
     """
     order = sorted(context.dimensions, key=lambda i: -context.full[i])
     every = tuple(order)
