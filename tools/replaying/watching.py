@@ -82,7 +82,7 @@ class Watch(TorchDispatchMode):
         self.converted: Counter[str] = Counter()
         """Operators that change the dtype of values."""
         self._lasting_numbers = lasting
-        self.writes_what_is_kept = False
+        self.writes_lasting_state = False
         self.launches = 0
         self.copies = 0
         """Launches whose changed tensors all hold the earlier contents of another tensor of the
@@ -162,7 +162,7 @@ class Watch(TorchDispatchMode):
         self.launches += 1
         changed = [t for t, contents in before if not same_bits(_memory(t), contents)]
         lasting = {storage_of(t) for t in kept_later if has_memory(t)}
-        self.writes_what_is_kept |= any(storage_of(t) in lasting for t in changed)
+        self.writes_lasting_state |= any(storage_of(t) in lasting for t in changed)
         self._written_to(changed)
         passed = [
             (t, contents)
@@ -219,7 +219,7 @@ class Watch(TorchDispatchMode):
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
             "copies": self.copies, "rearranged": dict(self.rearranged),
             "converted": dict(self.converted), "changed_inputs": sorted(self.changed_inputs),
-            "changed_state": sorted(self.changed_state), "writes_what_is_kept": self.writes_what_is_kept,
+            "changed_state": sorted(self.changed_state), "writes_lasting_state": self.writes_what_is_kept,
             "unread": [] if self._reads is None else self._reads.unread(),
         }  # fmt: skip
 

@@ -95,7 +95,7 @@ class Covering:
         drawn: list[DrawnSize] = []
         begun: dict[str, int] = {}
         waiting = [_OpenGoal(s, g) for s in strategies for g in s.goals(self._context)]
-        while waiting and len(drawn) < count and self._trials.left > 0:
+        while waiting and len(drawn) < count and self._trials.remaining_calls > 0:
             waiting = [
                 w for w in waiting if not any(w.goal.holds(extents) for extents in self._checked)
             ]
