@@ -219,7 +219,7 @@ class Watch(TorchDispatchMode):
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
             "copies": self.copies, "rearranged": dict(self.rearranged),
             "converted": dict(self.converted), "changed_inputs": sorted(self.changed_inputs),
-            "changed_state": sorted(self.changed_state), "writes_lasting_state": self.writes_what_is_kept,
+            "changed_state": sorted(self.changed_state), "writes_lasting_state": self.writes_lasting_state,
             "unread": [] if self._reads is None else self._reads.unread(),
         }  # fmt: skip
 
