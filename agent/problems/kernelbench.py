@@ -1,6 +1,5 @@
-"""Reads KernelBench (Ouyang et al.
-
-2025, arXiv:2502.10517) from a checkout or a parquet file of its data set.
+"""Reads KernelBench (arXiv:2502.10517, Ouyang and others 2025) from a checkout or a parquet file of
+its data set.
 """
 
 from __future__ import annotations

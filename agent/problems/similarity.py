@@ -1,7 +1,9 @@
 """Ranks catalogue problems by similarity to another problem, using the torch operators called by
 their references.
 
-Only text is read: torch is not imported and no reference is run.
+Only text is read: torch is not imported and no reference is run. Example: `torch.softmax(x @ x.T,
+-1) * 2` has the operators matmul, mul and softmax. A problem with matmul and softmax shares two of
+the three; operators of few problems weigh more (inverse document frequency).
 """
 
 from __future__ import annotations

@@ -1,5 +1,15 @@
-"""Ranks configurations by compiling alone, without a GPU: each proposal is traced and compiled
-for the target, on all cores, and scored by a model of its cycles.
+"""Ranks configurations by compiling alone, without a GPU: each proposal is traced and compiled for
+the target, on all cores, and scored by a model of its cycles.
+
+Example of a ranking, with the file's own configuration BLOCK 64; the remaining ones are timed on a
+GPU:
+
+    BLOCK    16, 128      remains   50 cycles: half of the file's own
+    BLOCK   256           same      compiles to the same code as 128
+    BLOCK    32           alike     a third configuration of 50 cycles
+    BLOCK    64           remains   100 cycles: the file's own is always timed
+    BLOCK   512           slower    200 cycles: more than MAX_FACTOR_BEHIND times the best
+    BLOCK  1024           failed    does not compile
 """
 
 from __future__ import annotations

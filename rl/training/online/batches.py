@@ -1,5 +1,12 @@
 """The rows of an online training: for each step a round of the agent's runs, sampled and judged
 ahead of the step.
+
+With `lag` 0, round n is sampled with the weights after n steps: sampling and training alternate.
+With `lag` 1, round n + 1 is under way during step n, with the weights after n steps:
+
+    step 0   trains on round 0 (initial weights)          round 1 under way (initial weights)
+    step 1   trains on round 1 (initial weights)          round 2 under way (weights after 1 step)
+    step 2   trains on round 2 (weights after 1 step)     round 3 under way (weights after 2 steps)
 """
 
 from __future__ import annotations

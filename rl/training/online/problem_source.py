@@ -1,5 +1,9 @@
 """Problems of each round: a function of the step alone, so a resumed training sees the same
 problems.
+
+Example: 4 problems a step from `synth` and a folder with 3 files. Step 0 has generated problems 0
+and 1 and files 0 and 1 of the first shuffled pass; step 1 has generated problems 2 and 3, file 2,
+and file 0 of the next pass.
 """
 
 from __future__ import annotations
