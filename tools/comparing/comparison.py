@@ -61,9 +61,9 @@ EXACT_ALLOWANCE = Allowance(factor=1.0, ulps=0.0, rms_ulps=0.0)
 
 
 class Described(Value):
-    """What an output is, before any number is looked at.
+    """Type and form of an output, before its values are compared.
 
-    `describe` makes it of a real one; a candidate's process may send it.
+    `describe` derives it from a real output; a candidate's process may send it.
     """
 
     type: str
@@ -77,12 +77,12 @@ class Described(Value):
 
 
 class ComparedOutput(Value):
-    """One output of one call, compared."""
+    """Comparison of an output of a call."""
 
     check: Check
     mismatch: Mismatch | None = None
     fault: Fault | None = None
-    """MISMATCH, PRECISION or NON_FINITE where it is wrong."""
+    """MISMATCH, PRECISION or NON_FINITE for a wrong output."""
     tolerance: Tolerance = Tolerance()
     """Eager's error on this draw, to be carried to a draw that has no float64 reference."""
     headroom: Number = 0.0
@@ -90,7 +90,7 @@ class ComparedOutput(Value):
 
 
 def describe(value: Any) -> Described:
-    """Returns the type, shape, dtype, device and layout of an output; the type alone where it is no tensor."""
+    """Returns type, shape, dtype, device and layout of an output; only the type if it is no tensor."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -105,9 +105,9 @@ def describe(value: Any) -> Described:
 
 
 def form(outputs: Sequence[Described], reference: Sequence[Described]) -> Failure | None:
-    """Count, then for each output: type, shape, dtype, device, layout class. None where all agree.
+    """Compares number, type, shape, dtype, device and layout class of outputs. None if all agree.
 
-    A contiguous output stands for a reference that returns a view, and the other way round: only the class of layout
+    A contiguous output may replace a reference's view, and vice versa: only the class of layout
     counts.
     """
     if len(outputs) != len(reference):
@@ -126,9 +126,10 @@ def form(outputs: Sequence[Described], reference: Sequence[Described]) -> Failur
 def _form_of_one(got: Described, want: Described, name: str) -> Failure | None:
     wanted_type = "Tensor" if want.layout else want.type
     if got.type != wanted_type:
-        told = "torch.Tensor itself" if want.layout else wanted_type
+        expected_type = "torch.Tensor itself" if want.layout else wanted_type
         return Failure(
-            fault=Fault.OUTPUT, message=clean_text(f"{name} is a {got.type}, not {told}", 200)
+            fault=Fault.OUTPUT,
+            message=clean_text(f"{name} is a {got.type}, not {expected_type}", 200),
         )
     if got.shape != want.shape:
         return Failure(
@@ -172,21 +173,20 @@ def measure(
     explained: bool = True,
     small_elements: bool = True,
 ) -> ComparedOutput:
-    """Compares one output of the reference's form.
+    """Compares an output of the reference's form.
 
-    exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says
-    how wrong eager itself is.
-    kind: how the output comes about. An exact one has eager's values; one that steps, and whole numbers, are compared
-    element by element; every other one by its rows. eps: of the coarsest input.
-    perturbed: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is
-    ill-conditioned there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what
-    eager is off by nearby. A StepReach for an output that steps.
-    draw: whose inputs they come from; rows that are one number each have a scale of their own
-    (tools/numerics/tolerance.py).
-    moved: gives `perturbed`, and is asked only where the output is wrong without it.
-    depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
-    another. explained: a wrong output says where it is wrong; else the fault is MISMATCH or NON_FINITE.
-    small_elements: whether elements are held to their own size, too: not near the zeros or the ends of functions.
+    exact: the reference in float64 on equal inputs. None: eager replaces it, and `tolerance` from
+    another draw holds eager's own error. kind: arithmetic of the output. An exact output must have
+    eager's values; stepped outputs and integers are compared by element; all others by row. eps:
+    that of the coarsest input. perturbed: the reference on inputs moved by a few ulps: a jump of
+    its output shows that the problem is ill-conditioned there, so the candidate's may jump, too.
+    The judge's version (perturbed_outputs.py) includes eager's nearby errors. A StepReach for a
+    stepped output. draw: source of the inputs; constant rows have a separate scale
+    (tools/numerics/tolerance.py). moved: returns `perturbed`, called only if the output is wrong
+    without it. depth: input elements summed per output element. dtype: the output's, if these are
+    copies in another dtype. explained: describes the wrong elements; otherwise the fault is
+    MISMATCH or NON_FINITE. small_elements: also compares elements relative to their own size,
+    except near zeros or ends of functions.
     """
     dtype = eager.dtype if dtype is None else dtype
     rule = str(dtype).removeprefix("torch.")
@@ -213,35 +213,35 @@ def measure(
         if verdict.close is None
         else verdict.close,
     )
-    known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
+    compared = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     if check.passed:
         if small_elements and is_strict and exact is not None and verdict.allowed is not None:
-            return _with_accuracy(known, candidate, eager, r, moved, dtype, output)
-        return known
+            return _with_accuracy(compared, candidate, eager, r, moved, dtype, output)
+        return compared
     if not explained:
-        return known.with_(
+        return compared.with_(
             fault=Fault.MISMATCH if math.isfinite(verdict.max_error) else Fault.NON_FINITE
         )
     wrong = _wrong_elements(real_parts(candidate), r, verdict)
-    return with_mismatch(known, wrong, candidate, r, output)
+    return with_mismatch(compared, wrong, candidate, r, output)
 
 
 def _with_accuracy(
-    known: ComparedOutput, candidate: Tensor, eager: Tensor, exact: Tensor,
+    compared: ComparedOutput, candidate: Tensor, eager: Tensor, exact: Tensor,
     moved: Callable[[], Tensor | StepReach] | None, dtype: Any, output: int,
 ) -> ComparedOutput:  # fmt: skip
-    """The comparison of an output that its rows' tolerances let pass, with the errors of its elements looked at."""
+    """Checks relative errors of elements in an output that its rows' tolerances accept."""
     c, e = real_parts(candidate), real_parts(eager)
     allow, real_type = allowance(dtype.to_real()), dtype.to_real()
     hint, wrong = inaccuracy(c, e, exact, None, allow, real_type)
     if wrong is not None and moved is not None:
-        other = moved()
-        if isinstance(other, StepReach):
-            other = other.moved_from(exact)
-        hint, wrong = inaccuracy(c, e, exact, real_parts(other), allow, real_type)
+        perturbed = moved()
+        if isinstance(perturbed, StepReach):
+            perturbed = perturbed.moved_from(exact)
+        hint, wrong = inaccuracy(c, e, exact, real_parts(perturbed), allow, real_type)
     if wrong is None:
-        return known
-    failed = known.with_(check=known.check.with_(passed=False), headroom=math.inf)
+        return compared
+    failed = compared.with_(check=compared.check.with_(passed=False), headroom=math.inf)
     return with_mismatch(failed, wrong, candidate, exact, output, hint).with_(fault=Fault.PRECISION)
 
 
@@ -252,7 +252,7 @@ def is_right(
     perturbed: Tensor | None = None,
     depth: int = 1,
 ) -> bool:
-    """The verdict of `measure` alone, at half its price."""
+    """Returns only the decision of `measure`, at half the cost."""
     return (
         not eager.numel()
         or _deviation(candidate, eager, exact, perturbed, None, depth, eager.dtype)[0].headroom
@@ -272,10 +272,10 @@ def _deviation(
     kind: ArithmeticKind = ArithmeticKind.ROUNDED,
     eps: float = FP32_EPS,
 ) -> tuple[Deviation, Tensor]:
-    """The deviation, and the reference in the output's shape (complex numbers as pairs).
+    """Returns the deviation, and the reference in the output's shape (complex numbers as pairs).
 
-    dtype: the output's, of which these may be copies. near: whether the rows are one number each, whether all are
-    near zero.
+    dtype: the output's, of which these may be copies. near: whether the rows are constant, whether
+    all are near zero.
     """
     shape = tuple(real_parts(eager).shape)
     rows, columns = rows_of(shape)
@@ -297,7 +297,7 @@ def _deviation(
     s = None if perturbed is None else as_rows(real_parts(perturbed), rows, columns)
     constant = near[0] or _has_constant_rows(e)
     allowed = allowance(dtype.to_real(), depth, constant_rows=constant, tiny=near[1])
-    found = deviation_of_floats(
+    measured = deviation_of_floats(
         c,
         e,
         r,
@@ -307,37 +307,38 @@ def _deviation(
         exact is None,
         _kb_tolerance(str(dtype).removeprefix("torch.")),
     )
-    return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
+    return replace(measured, close=None) if eager.is_complex() else measured, r.reshape(shape)
 
 
 def _has_constant_rows(rows: Tensor) -> bool:
-    """Whether each of several rows is one number, as a sum that is stored all over its row: one of many may be next to
-    nothing, and what is lost of it is as large as elsewhere.
+    """Returns True if each of several rows is constant, as a sum broadcast over its row.
+
+    One of many such sums may be near zero, while its absolute error is as large as elsewhere.
     """
     several = rows.shape[0] > 1 and rows.shape[1] > 1
     return several and bool((rows[0] == rows[0, :1]).all()) and bool((rows == rows[:, :1]).all())
 
 
 def with_mismatch(
-    known: ComparedOutput,
+    compared: ComparedOutput,
     wrong: Tensor,
     candidate: Tensor,
     exact: Tensor,
     output: int,
     hint: str = "",
 ) -> ComparedOutput:
-    """Returns the comparison with the wrong elements (a boolean for each) explained.
+    """Returns the comparison with its wrong elements (a boolean each) explained.
 
-    exact: what they should be, complex numbers as pairs. hint: takes the place of the pattern's own.
+    exact: the expected values, complex numbers as pairs. hint: replaces the pattern's hint.
     """
     from kernelwright.tools.comparing.mismatch_patterns import explain_mismatch
 
-    max_error = known.check.max_error
+    max_error = compared.check.max_error
     mismatch = explain_mismatch(real_parts(candidate), exact, wrong).with_(
         output=output,
-        draw=known.check.draw,
+        draw=compared.check.draw,
         max_error=max_error,
-        error_ratio=known.check.error_ratio,
+        error_ratio=compared.check.error_ratio,
     )
     mismatch = mismatch.with_(hint=hint or mismatch.hint)
     fault = Fault.MISMATCH
@@ -351,13 +352,12 @@ def with_mismatch(
         fault = (
             Fault.NON_FINITE
         )  # what is left of the poison is NaN, but says that nothing was written
-    return known.with_(mismatch=mismatch, fault=fault)
+    return compared.with_(mismatch=mismatch, fault=fault)
 
 
 def _wrong_elements(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Tensor:
-    """Bool, the output's shape: elements over their row's tolerance; where only the RMS is over, those over the RMS
-    of the error.
-    """
+    """Returns a boolean tensor: elements over their row's tolerance; if only the RMS is exceeded,
+    those over the error's RMS."""
     import torch
 
     if verdict.allowed is None:
@@ -379,7 +379,7 @@ def _wrong_elements(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Ten
 
 
 def failure_of(measured: ComparedOutput) -> Failure | None:
-    """The failure that a wrong output is, None for a right one."""
+    """Returns the failure of a wrong output, None for a correct one."""
     if measured.fault is None or measured.mismatch is None:
         return None
     return Failure(
@@ -397,10 +397,10 @@ def describe_mismatch(m: Mismatch) -> str:
 
 
 def kernelbench_close(candidate: Tensor, eager: Tensor, precision: str = "fp32") -> bool:
-    """KernelBench's own rule: equal shapes, and torch.allclose(eager, candidate) with atol = rtol = 1e-4 for fp32, 1e-2
-    for fp16 and bf16.
+    """KernelBench's rule: equal shapes, and torch.allclose(eager, candidate) with atol = rtol =
+    1e-4 for fp32, 1e-2 for fp16 and bf16.
 
-    Unknown precisions take fp32's. Another dtype makes allclose raise there, which is a failure.
+    Unknown precisions use fp32's. For other dtypes allclose raises, which counts as a failure.
     """
     return is_all_close(candidate, eager, _kb_tolerance(precision))
 
@@ -410,7 +410,7 @@ def _kb_tolerance(precision: str) -> float:
 
 
 def is_all_close(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:
-    """torch.allclose(eager, candidate) with atol = rtol = tolerance, in pieces."""
+    """Returns torch.allclose(eager, candidate) with atol = rtol = tolerance, in pieces."""
     import torch
 
     if candidate.shape != eager.shape or candidate.dtype != eager.dtype:

@@ -1,5 +1,7 @@
-"""How far a candidate and eager lie from the float64 reference: the numbers that tools/comparing/comparison.py
-judges by. In pieces, and one wait for the GPU.
+"""Computes the deviations of candidate and eager from the float64 reference, on which
+tools/comparing/comparison.py decides.
+
+Works in pieces, with a single synchronisation of the GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kernelwright.tools.numerics.tolerance import Allowance, Tensor, Tolerance, 
 
 @dataclass
 class Deviation:
-    """How far a candidate's output is from the reference, and how far it may be."""
+    """Deviation of a candidate's output from the reference, and its limits."""
 
     headroom: float
     max_error: float
@@ -27,11 +29,11 @@ class Deviation:
     ratio: float
     tolerance: Tolerance
     allowed: Tensor | None = None
-    """Allowed error of each row, perhaps in the host's memory; None where `wrong` says which elements are wrong."""
+    """Allowed error per row, possibly in host memory; None if `wrong` marks wrong elements."""
     wrong: Tensor | None = None
     """A boolean for each element of the matrix of rows."""
     close: bool | None = None
-    """KernelBench's own rule; None where it was not looked at."""
+    """Result of KernelBench's rule; None if not computed."""
 
 
 def deviation_of_floats(
@@ -44,37 +46,39 @@ def deviation_of_floats(
     stands_in: bool,
     kb_tolerance: float,
 ) -> Deviation:
-    """Compares an output `c` with eager `e` and the exact reference `r`, all of one floating shape, by rows.
+    """Compares an output `c` with eager `e` and the exact reference `r`, all of equal floating
+    shape, by rows.
 
-    Where eager overflowed although the reference is finite, the noise of the other elements stands for its own; where
-    it overflowed everywhere, `carried` does, which is of another draw. stands_in: whether `r` is eager's output.
+    If eager overflowed at elements with a finite reference, the noise of the other elements is
+    used; if it overflowed everywhere, `carried`, from another draw. stands_in: `r` is eager's
+    output.
     """
     import torch
 
-    seen = row_errors(c, e, r, s, kb_tolerance).near_the_host()
-    known = float(seen.known.sum())
-    rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
-    rms_e = rms_e * math.sqrt(c.numel() / max(known, 1.0))
-    scale = seen.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
-    relative = torch.where(scale > 0, seen.noise / scale, 0.0)
-    if 0 < known < c.numel():
-        relative = relative[seen.known > 0]
-    own = Tolerance(
+    errors = row_errors(c, e, r, s, kb_tolerance).near_the_host()
+    informative_elements = float(errors.informative.sum())
+    rms_r, rms_e, rms_c = (errors.squares / c.numel()).sqrt()
+    rms_e = rms_e * math.sqrt(c.numel() / max(informative_elements, 1.0))
+    scale = errors.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
+    relative = torch.where(scale > 0, errors.noise / scale, 0.0)
+    if 0 < informative_elements < c.numel():
+        relative = relative[errors.informative > 0]
+    own_tolerance = Tolerance(
         row=float(_percentile_99(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0))
     )
-    stands_in = stands_in or not known
-    used = own.joined(carried if stands_in else None)
+    stands_in = stands_in or not informative_elements
+    used = own_tolerance.joined(carried if stands_in else None)
     factor = allow.factor + (1.0 if stands_in else 0.0)
-    allowed = factor * torch.maximum(seen.noise, used.row * scale) + allow.ulps * scale
+    allowed = factor * torch.maximum(errors.noise, used.row * scale) + allow.ulps * scale
     allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r.clamp(
         min=allow.least
     )
     numbers = torch.stack(
         [
-            _ratio_to_limit(seen.error, allowed).max(),
+            _ratio_to_limit(errors.error, allowed).max(),
             _ratio_to_limit(rms_c, allowed_rms),
-            seen.error.max(),
-            seen.noise.max(),
+            errors.error.max(),
+            errors.noise.max(),
             _ratio_to_limit(rms_c, rms_e),
         ]
     ).tolist()
@@ -86,21 +90,22 @@ def deviation_of_floats(
         max_error,
         eager_error,
         ratio,
-        used if stands_in else own,
+        used if stands_in else own_tolerance,
         allowed,
-        close=not bool(seen.far),
+        close=not bool(errors.far),
     )
 
 
 def _ratio_to_limit(value: Tensor, limit: Tensor) -> Tensor:
-    """value / limit; 0 where both are 0, infinite where only the limit is."""
+    """Returns value / limit; 0 if both are 0, infinite if only the limit is."""
     import torch
 
     return torch.where(value == 0, 0.0, value / limit).nan_to_num(nan=math.inf, posinf=math.inf)
 
 
 def _percentile_99(relative: Tensor) -> Tensor:
-    """The 99th percentile over at most 65,536 evenly spaced rows; the largest of fewer than a hundred."""
+    """Returns the 99th percentile over at most 65,536 evenly spaced rows; the maximum of fewer than
+    a hundred."""
     sample = relative[:: max(1, relative.numel() // 65536)]
     return sample.kthvalue(max(1, math.ceil(0.99 * sample.numel()))).values
 
@@ -108,10 +113,11 @@ def _percentile_99(relative: Tensor) -> Tensor:
 def deviation_of_elements(
     c: Tensor, e: Tensor, r: Tensor, steps: StepReach | None, allow: Allowance, eps: float
 ) -> Deviation:
-    """Compares an output element by element, all matrices of rows: one that no operator rounds, where an element has to
-    be eager's or the reference's own, or one that steps (tools/comparing/exactness/steps.py).
+    """Compares an output by element, in matrices of rows: an exact one with eager's or the
+    reference's values, or a stepped one.
 
-    allow: for floating outputs that step; an exact output has no allowance. eps: of the coarsest input.
+    Stepped outputs: tools/comparing/exactness/steps.py. allow: for floating stepped outputs; an
+    exact output has no allowance. eps: that of the coarsest input.
     """
     import torch
 

@@ -1,9 +1,9 @@
-"""How a wrong output lies: the pattern a kernel engineer would see in a picture of it, and one sentence that says where
+"""Names the pattern of a wrong output as a kernel engineer would see it, with a sentence on where
 to look.
 
-Counts, first and worst elements are exact; the pattern is read off profiles along each dimension and a sample of at
-most 16 pieces, so that it is fast on outputs of 1.6e9 elements. The order of the tests matters: what is certain
-(poison, zeros, NaN) comes before what is likely.
+Counts, first and worst elements are exact; the pattern is derived from profiles along each
+dimension and a sample of at most 16 pieces, so that outputs of 1.6e9 elements take little time. The
+order of the tests matters: certain patterns (poison, zeros, NaN) come before likely ones.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from kernelwright.tools.numerics.tolerance import Tensor, distance, rows_of
 from kernelwright.tools.report import Mismatch, Pattern
 
 SMALL_RMS = 0.03
-"""Errors over the output's RMS up to which a mismatch may be rounding. A sum of a hundred elements that leaves one out
-has 0.1, of a thousand 0.03; fp8 operands leave 0.04, and are told as a mismatch."""
+"""Maximum error relative to the output's RMS that may be rounding. A sum of a hundred elements
+without one of them has 0.1, of a thousand 0.03; fp8 operands leave 0.04, and count as a mismatch.
+"""
 CONSTANT_SPREAD = 2e-3
 """Spread over mean under which a ratio or a difference counts as constant."""
 
@@ -40,10 +41,11 @@ FoundPattern = tuple[Pattern, str]
 def explain_mismatch(
     candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[float, ...] = ()
 ) -> Mismatch:
-    """candidate, exact: one output and its reference; wrong: bool, same shape.
+    """Describes a wrong output. candidate, exact: the output and its reference; wrong: bool, of
+    equal shape.
 
-    poisons: values that the output was filled with before the call (the judge's own bytes are known without being
-    told).
+    poisons: values with which the output was filled before the call (the judge's own bytes are
+    always recognised).
     """
     total, count = wrong.numel(), int(wrong.sum())
     if not count:
@@ -96,10 +98,10 @@ def _pattern(
 def _unwritten(s: Sample, poisons: tuple[float, ...]) -> FoundPattern | None:
     import torch
 
-    left = torch.zeros_like(s.got, dtype=torch.bool)
+    is_poison = torch.zeros_like(s.got, dtype=torch.bool)
     for value in poisons:
-        left |= (s.got == value) | (s.got.isnan() if math.isnan(value) else False)
-    if s.poisoned or float(left.double().mean()) > 0.5:
+        is_poison |= (s.got == value) | (s.got.isnan() if math.isnan(value) else False)
+    if s.poisoned or float(is_poison.double().mean()) > 0.5:
         return Pattern.UNWRITTEN, NEVER_STORED
     return None
 
@@ -131,10 +133,10 @@ def _non_finite(s: Sample, wrong: Tensor) -> FoundPattern | None:
             Pattern.LARGE_VALUES,
             f"Infinity where the value is over {large:.3g}: an overflow of the type it is computed or stored in.",
         )
-    where = f"row {int(hit[0])} on" if rows > 1 else f"element {int(s.index[bad][0])} on"
+    location = f"row {int(hit[0])} on" if rows > 1 else f"element {int(s.index[bad][0])} on"
     return (
         Pattern.NON_FINITE_ROWS,
-        f"{kind} from {where}: a reduction meets it (0/0, inf - inf, a masked load without other=, exp "
+        f"{kind} from {location}: a reduction meets it (0/0, inf - inf, a masked load without other=, exp "
         "without the row's maximum taken "
         "off).",
     )
@@ -163,7 +165,7 @@ def _transposed(candidate: Tensor, exact: Tensor) -> FoundPattern | None:
 
 
 def _constant(s: Sample, exact: Tensor) -> FoundPattern | None:
-    """A constant ratio or difference: over everything, within each row, or down each column."""
+    """Finds a constant ratio or difference: over everything, within each row, or down each column."""
     if s.index.numel() < 3 or not bool(s.got.isfinite().all()):
         return None
     columns = exact.shape[-1] if exact.dim() else 1
@@ -213,24 +215,27 @@ def _are_about_equal(values: Tensor, spread: float = CONSTANT_SPREAD) -> bool:
 
 
 def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT_SPREAD) -> bool:
-    """Constant within each group though not over all; groups of one element say nothing, and at least half of the
-    elements must lie in larger ones.
-    """
+    """Returns True for values constant within each group but not over all; at least half must be in
+    groups of several elements."""
     import numpy
     import torch
 
-    found = numpy.unique(
+    unique_results = numpy.unique(
         group.numpy(), return_inverse=True, return_counts=True
     )  # torch's takes ten times as long
-    names, place, size = (torch.from_numpy(one) for one in found)
-    large = size[place] >= 3
+    names, group_index, size = (torch.from_numpy(result) for result in unique_results)
+    large = size[group_index] >= 3
     if names.numel() < 2 or float(large.double().mean()) < 0.5:
         return False
-    mean = torch.zeros(names.numel(), dtype=values.dtype).scatter_add_(0, place, values) / size
-    spread = torch.zeros_like(mean).scatter_reduce_(0, place, (values - mean[place]).abs(), "amax")
-    known = (size >= 3) & (mean.abs() > 0)
-    tight = spread[known] <= allowed * mean[known].abs()
-    return known.any().item() is True and float(tight.double().mean()) > 0.95
+    mean = (
+        torch.zeros(names.numel(), dtype=values.dtype).scatter_add_(0, group_index, values) / size
+    )
+    spread = torch.zeros_like(mean).scatter_reduce_(
+        0, group_index, (values - mean[group_index]).abs(), "amax"
+    )
+    comparable = (size >= 3) & (mean.abs() > 0)
+    tight = spread[comparable] <= allowed * mean[comparable].abs()
+    return comparable.any().item() is True and float(tight.double().mean()) > 0.95
 
 
 def _rounding(s: Sample, exact: Tensor, share: float) -> FoundPattern | None:
@@ -256,16 +261,16 @@ def _rounding(s: Sample, exact: Tensor, share: float) -> FoundPattern | None:
 
 
 def _wrong_coordinates(wrong: Tensor, dim: int) -> list[int]:
-    """Coordinates along `dim` at which anything is wrong, ascending."""
-    others = [d for d in range(wrong.dim()) if d != dim]
-    hit = wrong.sum(dim=others) if others else wrong
+    """Returns the coordinates along `dim` with a wrong element, ascending."""
+    other_dimensions = [d for d in range(wrong.dim()) if d != dim]
+    hit = wrong.sum(dim=other_dimensions) if other_dimensions else wrong
     return hit.nonzero().flatten().tolist() if hit.numel() <= 1 << 22 else []
 
 
 def _last_block(
     s: Sample, profiles: list[list[int]], share: float, wrong: Tensor
 ) -> FoundPattern | None:
-    told = "the last block's mask (or a size that is not a multiple of the block) is wrong."
+    cause = "the last block's mask (or a size that is not a multiple of the block) is wrong."
     for d in reversed(range(wrong.dim())):
         hit, size = profiles[d], wrong.shape[d]
         if (
@@ -275,8 +280,8 @@ def _last_block(
             and size - hit[0] <= max(1, size // 2)
             and len(hit) >= 0.9 * (size - hit[0])
         ):
-            where = f"from {hit[0]} of {size} along dimension {d}"
-            return Pattern.LAST_BLOCK, f"Wrong only at the end, {where}: {told}"
+            location = f"from {hit[0]} of {size} along dimension {d}"
+            return Pattern.LAST_BLOCK, f"Wrong only at the end, {location}: {cause}"
     total, first, last = wrong.numel(), int(s.index[0]), int(s.index[-1])
     if (
         first
@@ -284,7 +289,7 @@ def _last_block(
         and last >= total - 1 - total // 100
         and share * total >= 0.9 * (total - first)
     ):
-        return Pattern.LAST_BLOCK, f"Wrong only from element {first} of {total} to the end: {told}"
+        return Pattern.LAST_BLOCK, f"Wrong only from element {first} of {total} to the end: {cause}"
     return None
 
 
@@ -311,8 +316,8 @@ def _strided(
     return None
 
 
-def _common_step(places: list[int]) -> int:
-    return reduce(math.gcd, (b - a for a, b in pairwise(places)), 0)
+def _common_step(positions: list[int]) -> int:
+    return reduce(math.gcd, (b - a for a, b in pairwise(positions)), 0)
 
 
 def _large_values(s: Sample, share: float) -> FoundPattern | None:

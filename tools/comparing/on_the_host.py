@@ -1,4 +1,4 @@
-"""What is not needed for a moment lies in the host's memory meanwhile, where a GPU has no room for all at once."""
+"""Moves idle tensors to host memory while a GPU lacks room for all at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from kernelwright.tools.report import Failed, Fault
 
 MIN_MOVED_BYTES = 64 << 20
-"""Bytes of a tensor's memory from which on it is worth copying to the host."""
+"""Minimum size, in bytes, of a tensor's memory worth moving to the host."""
 
 T = TypeVar("T")
 
@@ -18,9 +18,10 @@ T = TypeVar("T")
 def with_host_memory(
     compute: Callable[[], T], idle: Callable[[], Iterable[Any]], needed: Callable[[], Iterable[Any]]
 ) -> T:
-    """What `compute` returns; where it finds no memory on a GPU it is asked again with the idle tensors on the host.
+    """Returns the result of `compute`; after an out-of-memory error repeats it with the idle
+    tensors on the host.
 
-    idle: tensors that it does not use; those that share memory with a tensor of `needed` stay where they are.
+    idle: tensors not used by it; those that share memory with a tensor of `needed` stay.
     """
     import torch
 
@@ -34,17 +35,18 @@ def with_host_memory(
 
 def ask_with_host_memory(
     ask: Callable[[], T], idle: Callable[[], Iterable[Any]], needed: Callable[[], Iterable[Any]],
-    again: Callable[[], bool],
+    can_repeat: Callable[[], bool],
 ) -> T:  # fmt: skip
-    """The answer of a candidate's process; where that finds no memory it is asked once more with the judge's idle
-    tensors on the host.
+    """Returns the answer of a candidate's process; after an out-of-memory error asks again with
+    idle tensors on the host.
 
-    idle, needed: as for `with_host_memory`. again: whether it can be asked once more. Raises Failed.
+    idle, needed: as for `with_host_memory`. again: returns True if a repetition is possible. Raises
+    Failed.
     """
     try:
         return ask()
     except Failed as failed:
-        if failed.failure.fault is not Fault.MEMORY or not again():
+        if failed.failure.fault is not Fault.MEMORY or not can_repeat():
             raise
         tensors = [t for t in idle() if _worth_moving(t)]
         if not tensors:
@@ -55,10 +57,12 @@ def ask_with_host_memory(
 
 @contextmanager
 def moved_to_host(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterator[int]:
-    """The memory of the tensors, and of all their views, is the device's again until the block ends: nobody may use
-    them inside. Then they hold what they held, at other addresses. Gives the bytes.
+    """Context manager that moves the memory of tensors and all their views to the host; yields the
+    number of bytes.
 
-    besides: tensors whose memory stays. Raises torch.cuda.OutOfMemoryError where there is no room afterwards.
+    The tensors may not be used inside; afterwards they have equal values at other addresses.
+    besides: tensors whose memory stays. Raises torch.cuda.OutOfMemoryError if there is no room
+    afterwards.
     """
     import torch
 
@@ -66,22 +70,22 @@ def moved_to_host(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterat
     storages = {
         t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors if _worth_moving(t)
     }
-    away: list[tuple[Any, Any]] = []
+    moved: list[tuple[Any, Any]] = []
     try:
         for address, storage in storages.items():
             if address not in stay:
-                held = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu").copy_(
+                host_copy = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu").copy_(
                     _bytes_of(storage)
                 )
-                away.append((storage, held))
+                moved.append((storage, host_copy))
                 storage.resize_(0)
-        if any(storage.device.type == "cuda" for storage, _ in away):
+        if any(storage.device.type == "cuda" for storage, _ in moved):
             torch.cuda.empty_cache()  # the other process is to find it
-        yield sum(held.numel() for _, held in away)
+        yield sum(host_copy.numel() for _, host_copy in moved)
     finally:
-        for storage, held in away:
-            storage.resize_(held.numel())
-            _bytes_of(storage).copy_(held)
+        for storage, host_copy in moved:
+            storage.resize_(host_copy.numel())
+            _bytes_of(storage).copy_(host_copy)
 
 
 def _has_storage(value: Any) -> bool:
@@ -91,7 +95,7 @@ def _has_storage(value: Any) -> bool:
 
 
 def _worth_moving(value: Any) -> bool:
-    """Whether it is a tensor in much memory of torch's own."""
+    """Returns True for a tensor in a large allocation of torch."""
     if not _has_storage(value):
         return False
     storage = value.untyped_storage()

@@ -1,8 +1,7 @@
-"""One output gone through once: how large each row is, how far eager and the candidate lie from the float64 reference
-there.
+"""Computes scale and errors of each row in a single pass over an output.
 
-By Triton on a GPU (tools/comparing/row_errors_kernel.py: one pass over the memory), by torch in pieces everywhere else:
-the same numbers, up to the order in which squares are added.
+By Triton on a GPU (tools/comparing/row_errors_kernel.py), otherwise by torch in pieces, with equal
+results up to the order in which squares are added.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from kernelwright.tools.numerics.tolerance import Tensor, all_close, distance, t
 MAX_ROWS_ON_HOST = 1 << 16
 """Rows up to which the numbers of a pass are copied to the host."""
 MIN_ELEMENTS_FOR_KERNEL = 1 << 24
-"""Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width
-of a row, kept on disk by Triton).
-"""
+"""Minimum number of elements for the kernel, whose compilation takes half a second per dtype and
+row width, cached on disk by Triton."""
 
 
 @dataclass
@@ -26,39 +24,44 @@ class RowErrors:
     scale: Tensor
     """max |r| over the finite elements."""
     noise: Tensor
-    """max |e - r|, and |s - r| where there is an s, over the elements where it is finite."""
+    """max |e - r|, or |s - r| if larger, over finite elements."""
     error: Tensor
-    """max |c - r|. An element equal to eager's is right whatever r is."""
+    """max |c - r|. An element equal to eager's is correct for any r."""
     squares: Tensor
     """(3,): the sums of r^2, noise^2 and error^2 over everything."""
-    known: Tensor
-    """Elements whose noise eager tells. Where e is not finite and r is, eager overflowed, and tells nothing."""
+    informative: Tensor
+    """Number of elements whose noise eager shows. If e is not finite and r is, eager overflowed,
+    and shows none."""
     far: Tensor
     """A boolean: some element of c is not within `tolerance` of e by torch.isclose."""
 
     def near_the_host(self) -> RowErrors:
-        """The same in the host's memory, in one copy, where there are few rows: what is worked out of them takes tens
-        of operators, each of which costs a GPU more than a row.
+        """Returns a copy in host memory, by a single transfer, if there are few rows.
+
+        Later computations take tens of operators, each of which costs more on a GPU than a row.
         """
         import torch
 
         rows = self.scale.numel()
         if not self.scale.is_cuda or rows > MAX_ROWS_ON_HOST:
             return self
-        vectors = [self.scale, self.noise, self.error, self.known]
+        vectors = [self.scale, self.noise, self.error, self.informative]
         together = torch.cat([*vectors, self.squares, self.far.reshape(1).double()]).cpu()
-        scale, noise, error, known, squares, far = together.split([rows] * len(vectors) + [3, 1])
-        return RowErrors(scale, noise, error, squares, known, far[0] > 0)
+        scale, noise, error, informative, squares, far = together.split(
+            [rows] * len(vectors) + [3, 1]
+        )
+        return RowErrors(scale, noise, error, squares, informative, far[0] > 0)
 
 
 def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
-    """Candidate, eager, reference and (or None) the reference moved, each (rows, columns) and floating."""
+    """Compares candidate, eager, reference and (or None) perturbed reference, each (rows, columns)
+    and floating."""
     if c.is_cuda and c.numel() >= MIN_ELEMENTS_FOR_KERNEL:
         from kernelwright.tools.comparing.row_errors_kernel import can_read, measure_rows
 
         if can_read(c, e, r, s):
-            (scale, noise, error), squares, known, far = measure_rows(c, e, r, s, tolerance)
-            return RowErrors(scale, noise, error, squares, known, far)
+            (scale, noise, error), squares, informative, far = measure_rows(c, e, r, s, tolerance)
+            return RowErrors(scale, noise, error, squares, informative, far)
     return row_errors_by_torch(c, e, r, s, tolerance)
 
 
@@ -69,7 +72,7 @@ def row_errors_by_torch(
     import torch
 
     rows, columns = r.shape
-    scale, noise, error, known = torch.zeros(4, rows, dtype=torch.float64, device=r.device)
+    scale, noise, error, informative = torch.zeros(4, rows, dtype=torch.float64, device=r.device)
     squares = torch.zeros(3, dtype=torch.float64, device=r.device)
     far = torch.zeros((), dtype=torch.bool, device=r.device)
     for down, across in tiles(rows, columns, r.device.type):
@@ -82,18 +85,17 @@ def row_errors_by_torch(
         finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
         wrong = error_of(c[down, across], eager, r[down, across])
         tells = eager.isfinite() | ~r[down, across].isfinite()
-        known[down] += tells.sum(1)
+        informative[down] += tells.sum(1)
         far |= ~all_close(eager, c[down, across], tolerance)
         for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
             torch.maximum(most[down], numbers.amax(1), out=most[down])
         squares += torch.stack([finite.square_().sum(), gap.square_().sum(), wrong.square_().sum()])
-    return RowErrors(scale, noise, error, squares, known, far)
+    return RowErrors(scale, noise, error, squares, informative, far)
 
 
 def error_of(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
-    """Returns |c - r|; 0 where that is not finite and the candidate `c` is what eager `e` is, or the infinity that `r`
-    is in the candidate's type.
-    """
+    """Returns |c - r|; 0 if not finite while the candidate `c` equals eager `e`, or is `r` as an
+    infinity of its type."""
     import torch
 
     if r.is_floating_point() and not c.is_cuda:  # there to look costs no wait

@@ -1,6 +1,5 @@
-"""Comparison of outputs whose inputs hold infinities or NaN: what is not finite has to be the same, and the rest is
-compared as any other output.
-"""
+"""Compares outputs of inputs with infinities or NaN: non-finite elements must be equal, the others
+are compared as usual."""
 
 from __future__ import annotations
 
@@ -15,13 +14,11 @@ from kernelwright.tools.numerics.tolerance import FP32_EPS, Tensor, widened
 from kernelwright.tools.report import Check, Fault
 
 MAX_CANCELLATION_ULPS, MAX_CANCELLATION_SHARE = 64, 1e-2
-"""Units in the last place of the largest element, and its share at most, that an element may be off by where inputs
-are huge.
-"""
+"""Maximum deviation for huge inputs: in ulps of the largest element, and as a share of it."""
 NO_ANSWER = "NaN where eager has a number or an infinity"
-"""The note of a comparison in which a candidate says that it has no answer, and may."""
+"""Note of a comparison in which a candidate yields NaN, and may."""
 MIN_OVERFLOWING_INPUT = 1e12
-"""The least input whose product with two like it is infinite in float32."""
+"""Smallest input whose product with two others like it is infinite in float32."""
 
 
 def measure_finite_part(
@@ -29,13 +26,13 @@ def measure_finite_part(
     kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS, inputs: Sequence[Any] = (),
     moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
-    """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
-    where it gives a number that number.
+    """Compares an output of inputs with infinities: eager's infinities must be equal, and its
+    numbers within tolerance.
 
-    Where eager gives NaN, or float64 disagrees with eager about what is finite, nothing is asked. A candidate that
-    gives NaN says itself that it has no answer. That is noted and allowed where inputs overflow and it comes from
-    another element's infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own, nor in
-    an output that no arithmetic makes.
+    Elements are ignored if eager yields NaN, or if float64 and eager disagree about finiteness. NaN
+    from a candidate states that it has no answer: accepted, with a note, if inputs overflow and the
+    NaN stems from another element's infinity (an additive mask of -inf meets +inf in a row), but
+    not from its own, nor in an output without arithmetic.
     """
     import torch
 
@@ -64,17 +61,19 @@ def measure_finite_part(
         hint = "An infinity among the inputs becomes another number, where the reference gives an infinity."
         return _wrong_where(lost, candidate, eager, draw, output, hint)
     keep = settled & ~silent
-    told = _measure_where(
+    compared = _measure_where(
         keep, candidate, eager, exact, moved,
         kind=kind, eps=eps, draw=draw, dtype=dtype, output=output, explained=explained,
     )  # fmt: skip
-    may_cancel = kind is not ArithmeticKind.EXACT and not told.check.passed
+    may_cancel = kind is not ArithmeticKind.EXACT and not compared.check.passed
     if may_cancel and _is_within_cancellation(
         candidate.masked_fill(~keep, 0.0), eager.masked_fill(~keep, 0.0)
     ):
-        passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
-        told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
-    return told.with_(check=told.check.with_(note=note)) if note else told
+        passed = compared.check.with_(
+            passed=True, note="off by less than sums of such numbers lose"
+        )
+        compared = compared.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
+    return compared.with_(check=compared.check.with_(note=note)) if note else compared
 
 
 def _in_open_slices(eager: Tensor) -> Tensor:
@@ -131,17 +130,19 @@ def _measure_where(
 def _wrong_where(
     wrong: Tensor, candidate: Tensor, eager: Tensor, draw: str, output: int, hint: str
 ) -> ComparedOutput:
-    """Returns the comparison of an output whose wrong elements are known, with the values that came and were wanted."""
-    known = ComparedOutput(
+    """Returns the comparison of an output with known wrong elements, with actual and expected
+    values."""
+    compared = ComparedOutput(
         check=Check(draw=draw, passed=False, max_error=math.inf), headroom=math.inf
     )
-    told = with_mismatch(known, wrong, candidate, eager, output, hint)
-    return told.with_(fault=Fault.NON_FINITE)
+    explained = with_mismatch(compared, wrong, candidate, eager, output, hint)
+    return explained.with_(fault=Fault.NON_FINITE)
 
 
 def _is_within_cancellation(candidate: Tensor, eager: Tensor) -> bool:
-    """Whether the difference is within what a sum of the largest numbers loses: of huge inputs an element may be
-    all that is left of a cancellation.
+    """Returns True if the difference is within the loss of a sum of the largest numbers.
+
+    For huge inputs an element may be the remainder of a cancellation.
     """
     import torch
 
@@ -155,16 +156,17 @@ def measure_with_nan(
     kind: ArithmeticKind = ArithmeticKind.ROUNDED, eps: float = FP32_EPS,
     moved: Callable[[], Tensor | StepReach] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
-    """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
-    as any other. Indices and truths must be eager's: of a row with NaN torch names the first of them. What a NaN is
-    as another whole number depends on the machine, and is not compared.
+    """Compares an output of inputs with NaN: NaN exactly where eager has it, the others as usual.
+
+    Indices and booleans must equal eager's: in a row with NaN torch names the first. NaN converted
+    to another integer type depends on the machine, and is not compared.
     """
     import torch
 
     if candidate.shape == eager.shape and eager.dtype in (torch.bool, torch.int64):
-        known = eager >= 0  # a NaN that is converted is the smallest number
-        told = measure(
-            torch.where(known, candidate, eager),
+        is_index = eager >= 0  # a NaN that is converted is the smallest number
+        compared = measure(
+            torch.where(is_index, candidate, eager),
             eager,
             draw=draw,
             output=output,
@@ -172,7 +174,9 @@ def measure_with_nan(
         )
         hint = "With NaN among the inputs another index or truth than the reference's."
         return (
-            told if told.mismatch is None else told.with_(mismatch=told.mismatch.with_(hint=hint))
+            compared
+            if compared.mismatch is None
+            else compared.with_(mismatch=compared.mismatch.with_(hint=hint))
         )
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
         return ComparedOutput(check=Check(draw=draw, passed=True, note="not compared"))
@@ -190,15 +194,16 @@ def measure_with_nan(
 
 
 def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tensor:
-    """Where an element's own input, of the same place in a tensor of the same shape, is infinite."""
+    """Returns a mask of elements whose own input, at the same index of a tensor of the same shape,
+    is infinite."""
     import torch
 
-    found = torch.zeros_like(output)
-    for given in inputs:
+    mask = torch.zeros_like(output)
+    for value in inputs:
         if (
-            isinstance(given, torch.Tensor)
-            and given.is_floating_point()
-            and given.shape == output.shape
+            isinstance(value, torch.Tensor)
+            and value.is_floating_point()
+            and value.shape == output.shape
         ):
-            found |= torch.isinf(widened(given))
-    return found
+            mask |= torch.isinf(widened(value))
+    return mask

@@ -17,22 +17,23 @@ POISON_BYTES = (0xFF, 0x4B)
 
 @dataclass
 class Sample:
-    """Wrong elements, up to 131,072 of them, as flat float64 vectors on the CPU, and what is known of the whole."""
+    """Sample of up to 131,072 wrong elements, as flat float64 vectors on the CPU, with statistics
+    of the whole output."""
 
     got: Tensor
     want: Tensor
     index: Tensor
-    """Flat indices, ascending."""
+    """Flat indices in ascending order."""
     poisoned: bool
-    """Most hold one byte throughout that a judge fills memory with."""
+    """Most of them consist of a byte with which the judge fills memory."""
     rms: float
     """The RMS of the reference over the sampled pieces, finite elements only."""
     right_high: float
-    """99th percentile of |reference| over the right elements of the pieces; NaN where there are none."""
+    """99th percentile of |reference| over correct elements of the pieces; NaN without any."""
 
     @property
     def gap(self) -> Tensor:
-        """What was computed minus what is wanted, float64, of the shape of `got`."""
+        """Actual minus expected values, float64, in the shape of `got`."""
         return self.got - self.want
 
 
@@ -57,12 +58,18 @@ def _small_tiles(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
 
 
 def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
-    """Draws wrong elements from all over an output, with what they should be."""
+    """Samples wrong elements from the whole output, with their expected values."""
     import torch
 
     chosen, rows, columns = _pieces(wrong)
     c, r, w = (as_rows(t, rows, columns) for t in (candidate, exact, wrong))
-    got, want, index, right, squares, seen, ones = [], [], [], [], 0.0, 0, []
+    got = []
+    want = []
+    index = []
+    right = []
+    squares = 0.0
+    element_count = 0
+    ones = []
     for down, across in chosen:
         mask, a, b = w[down, across], c[down, across], r[down, across].double()
         at = mask.nonzero()
@@ -78,7 +85,7 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
         index.append(((at[:, 0] + down.start) * columns + at[:, 1] + across.start).cpu())
         size = b.abs().nan_to_num_(nan=0.0, posinf=0.0)
         right.append(size[~mask].flatten()[:SAMPLED_ELEMENTS_PER_PIECE].cpu())
-        squares, seen = squares + float(size.square().sum()), seen + size.numel()
+        squares, element_count = squares + float(size.square().sum()), element_count + size.numel()
     high = torch.cat(right)
     top = (
         float(high.kthvalue(max(1, math.ceil(0.99 * high.numel()))).values)
@@ -90,14 +97,16 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
         torch.cat(want),
         torch.cat(index),
         sum(ones) > 0.5 * len(ones),
-        math.sqrt(squares / max(seen, 1)),
+        math.sqrt(squares / max(element_count, 1)),
         top,
     )
 
 
 def _is_mostly_poison(values: Tensor) -> bool:
-    """Whether most floating values are bytes of 0xFF (NaN) or of 0x4B: what the judge fills outputs with before a call.
-    A whole number of such bytes (-1) may be a kernel's answer: tools/judging/size_checks.py finds out.
+    """Returns True if most floating values consist of bytes 0xFF (NaN) or 0x4B, with which the
+    judge fills outputs.
+
+    An integer of such bytes (-1) may be a kernel's answer: tools/judging/size_checks.py decides.
     """
     if not values.numel() or values.element_size() == 1 or not values.is_floating_point():
         return False
@@ -105,7 +114,7 @@ def _is_mostly_poison(values: Tensor) -> bool:
 
 
 def holds_byte(values: Tensor, byte: int) -> Tensor:
-    """Returns a boolean for each element, in one row: whether all of its bytes are this one."""
+    """Returns a flat boolean for each element: all of its bytes are `byte`."""
     import torch
 
     raw = values.contiguous().reshape(-1).view(torch.uint8).reshape(values.numel(), -1)
@@ -113,40 +122,40 @@ def holds_byte(values: Tensor, byte: int) -> Tensor:
 
 
 def first_wrong_index(wrong: Tensor) -> tuple[int, ...]:
-    """Returns the index of the first wrong element in row-major order; empty where there is none."""
+    """Returns the index of the first wrong element in row-major order; empty without any."""
     rows, columns = rows_of(tuple(wrong.shape))
     mask = as_rows(wrong, rows, columns)
     for down, across in tiles(rows, columns, wrong.device.type):
         if bool((piece := mask[down, across]).any()):
-            place = int(piece.flatten().to(piece.device).int().argmax())
-            i, j = divmod(place, piece.shape[1])
+            position = int(piece.flatten().to(piece.device).int().argmax())
+            i, j = divmod(position, piece.shape[1])
             return _unravel((i + down.start) * columns + j + across.start, tuple(wrong.shape))
     return ()
 
 
 def worst_wrong_indices(candidate: Tensor, exact: Tensor, wrong: Tensor) -> list[tuple[int, ...]]:
-    """Returns the indices of the wrong elements that are furthest from the exact output, the worst first."""
+    """Returns indices of the wrong elements farthest from the exact output, the worst first."""
     rows, columns = rows_of(tuple(wrong.shape))
     c, r, w = (as_rows(t, rows, columns) for t in (candidate, exact, wrong))
     best: list[tuple[float, int]] = []
     for down, across in tiles(rows, columns, wrong.device.type):
         gap = distance(c[down, across], r[down, across]).masked_fill_(~w[down, across], -1.0)
         top = gap.flatten().topk(min(MAX_WORST_SHOWN, gap.numel()))
-        for value, place in zip(top.values.tolist(), top.indices.tolist(), strict=True):
-            i, j = divmod(place, gap.shape[1])
+        for value, position in zip(top.values.tolist(), top.indices.tolist(), strict=True):
+            i, j = divmod(position, gap.shape[1])
             if value >= 0:
                 best.append((-value, (i + down.start) * columns + j + across.start))
     return [_unravel(flat, tuple(wrong.shape)) for _, flat in sorted(best)[:MAX_WORST_SHOWN]]
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    place = []
+    coordinates = []
     for size in reversed(shape):
         flat, at = divmod(flat, size)
-        place.append(at)
-    return tuple(reversed(place))
+        coordinates.append(at)
+    return tuple(reversed(coordinates))
 
 
 def describe_element(candidate: Tensor, exact: Tensor, index: tuple[int, ...]) -> WrongElement:
-    """Returns one wrong element with the value that was expected and the one that came."""
+    """Returns a wrong element with its expected and actual value."""
     return WrongElement(index=index, expected=float(exact[index]), got=float(candidate[index]))

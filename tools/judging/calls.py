@@ -230,7 +230,7 @@ class CandidateCalls:
             ),
             idle=lambda: [*expected.inputs, *expected.eager, *(expected.exact or ())],
             needed=lambda: state_of(self.model).values(),
-            again=lambda: call_name == "first" and self._replayer.process is not None,
+            can_repeat=lambda: call_name == "first" and self._replayer.process is not None,
         )  # fmt: skip
         inputs = iter(self._inputs)
         input_tensors = [

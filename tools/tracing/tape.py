@@ -275,9 +275,8 @@ class Tape(TorchDispatchMode):
 
 
 def _is_symbolic(values: Iterable[Any]) -> bool:
-    """Whether an operator is asked of sizes that are symbols: a compiler of the candidate's is at work, and nothing is
-    computed.
-    """
+    """Returns True for an operator on symbolic sizes: a compiler of the candidate's is running, and
+    nothing is computed."""
     return any(
         value._has_symbolic_sizes_strides
         if isinstance(value, torch.Tensor)
@@ -287,12 +286,12 @@ def _is_symbolic(values: Iterable[Any]) -> bool:
     )
 
 
-def _has_default_dtype(func: Any, kwargs: dict[str, Any], made: object) -> bool:
-    """Returns whether an operator made a tensor of a default dtype that is not the usual one."""
+def _has_default_dtype(func: Any, kwargs: dict[str, Any], result: object) -> bool:
+    """Returns True if an operator made a tensor of an unusual default dtype."""
     if torch.get_default_dtype() is torch.float32 or kwargs.get("dtype") is not None:
         return False
     takes_dtype = any(argument.name == "dtype" for argument in func._schema.arguments)
-    return takes_dtype and isinstance(made, torch.Tensor) and made.is_floating_point()
+    return takes_dtype and isinstance(result, torch.Tensor) and result.is_floating_point()
 
 
 def _has_tensor(values: Iterable[Any]) -> bool:
@@ -303,9 +302,8 @@ def _has_tensor(values: Iterable[Any]) -> bool:
 
 
 def _wrapped_tensor(value: Any) -> torch.Tensor | None:
-    """The tensor that an object with an address of its own stands on (flag_gems' StridedBuffer); None where there
-    is none.
-    """
+    """Returns the tensor below an object with an address (flag_gems' StridedBuffer); None without
+    one."""
     if type(value).__name__ == "TensorWrapper":
         return None
     return next(
@@ -314,6 +312,6 @@ def _wrapped_tensor(value: Any) -> torch.Tensor | None:
 
 
 def _at_address(base: torch.Tensor, value: Any) -> torch.Tensor:
-    """A view of `base` that begins where the object says that its memory begins."""
+    """Returns a view of `base` that starts at the object's address."""
     offset = (int(value.data_ptr()) - int(base.data_ptr())) // base.element_size()
     return base if not offset else base.as_strided((1,), (1,), int(base.storage_offset()) + offset)

@@ -1,12 +1,12 @@
-"""The tracer: a sandboxed process that runs a candidate's host code, once per size, on tensors without values, and says
-what it asked for.
+"""The tracer: a sandboxed process that runs a candidate's host code, once per size, on tensors
+without values.
 
-It is sent {"source", "target", "sizes": [{"spec": tools.references.input_spec.InputSpec, "multiprocessors": n or null,
-"calls": n, "reuse": bool, "surroundings": [Change, ...], "variants_seed": n or null}, ...]} as its payload and answers
-with {"progress": {...}} before each step that may hang,
-{"first": the answer for the first size alone} once that is traced where there are more, and, at the end, {"traced":
-tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}. What it says is a candidate's word: the
-trusted side reads it with `tools.tracing.trace.read_traced`.
+Payload: {"source", "target", "sizes": [{"spec": tools.references.input_spec.InputSpec,
+"multiprocessors": n or null, "calls": n, "reuse": bool, "surroundings": [Change, ...],
+"variants_seed": n or null}, ...]}. Answers: {"progress": {...}} before each step that may hang,
+{"first": the answer for the first size alone} if there are further sizes, and finally {"traced":
+tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}. These are a
+candidate's word: the trusted side parses them with `tools.tracing.trace.read_traced`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_SECONDS_FOR_MORE_CALLS = 8.0
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """Traces one candidate at every size that was asked for."""
+    """Traces a candidate at every requested size."""
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
     helion_inputs.choose_default_configurations()
     tempfile.tempdir = str(Path.cwd())
@@ -61,9 +61,8 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
 
 
 def warm() -> None:
-    """Traces a candidate of one kernel in the zygote, so that no fork pays for what torch and Triton look up the
-    first time.
-    """
+    """Traces a candidate with a single kernel in the zygote, to warm caches of torch and Triton for
+    its forks."""
     from kernelwright.tools.tracing.pretended_gpu.warm_candidate import SOURCE
 
     with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +75,7 @@ def warm() -> None:
 
 
 class Tracer:
-    """One candidate in one process."""
+    """Traces a candidate in this process."""
 
     def __init__(self, target: Target, path: Path, channel: Channel | None) -> None:
         self._target = target
@@ -87,17 +86,18 @@ class Tracer:
         self._history: list[Step] = []
         """Every step so far: importing, and all earlier models and calls."""
         self._recorder = ChoiceRecorder()
-        """What the host code chooses."""
+        """Records choices of the host code."""
         self._notes: list[str] = []
         self._launches_before = 0
         self._called: set[int] = set()
-        """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
+        """Steps of calls, by identity: launches of an earlier call are no part of a later trace's
+        set-up."""
         self._parts: dict[int, slicing.Parts] = {}
-        """What is known of the steps of the history."""
+        """Cached analysis of the history's steps."""
         self._changes: Sequence[Change] = ()  # what surrounds the calls otherwise than usual
         self._variants: list[dict[str, Any]] = []  # traces in changed surroundings
         self._memory_keys: list[tuple[Any, ...]] = []
-        """Where each tensor of the tape lies, by its number."""
+        """Memory of each tensor on the tape, by its number."""
         self._state: dict[str, torch.Tensor] = {}
         """Parameters and buffers by name, of the model that is called."""
         self._models: dict[str, tuple[Any, list[Step]]] = {}
@@ -105,7 +105,7 @@ class Tracer:
 
     # -------------------------------------------------------------- all sizes
     def trace_all(self, sizes: list[dict[str, Any]]) -> dict[str, Any]:
-        """The answer: traces, kernels, functions and failures."""
+        """Returns the answer: traces, kernels, functions and failures."""
         traces: list[dict[str, Any] | None] = []
         failures: list[dict[str, Any] | None] = []
         pretend_gpu.ignored.clear()
@@ -133,7 +133,7 @@ class Tracer:
         return self._answer(traces, failures)
 
     def _answer(self, traces: list[Any], failures: list[Any]) -> dict[str, Any]:
-        """What is known by now, as a message."""
+        """Returns the results so far as a message."""
         ignored = [
             f"{name} is not done while tracing ({n} times)"
             for name, n in pretend_gpu.ignored.items()
@@ -144,7 +144,7 @@ class Tracer:
                 "functions": {k: f.model_dump(mode="json") for k, f in self._texts.functions.items()},
                 "kernels": {k: f.model_dump(mode="json") for k, f in self._texts.kernels.items()},
             },
-            "failures": failures, "host": self._recorder.told(), "notes": [*self._notes, *ignored][:20],
+            "failures": failures, "host": self._recorder.outcomes_by_choice(), "notes": [*self._notes, *ignored][:20],
         }  # fmt: skip
 
     def _tell(self, stage: str) -> None:
@@ -196,11 +196,10 @@ class Tracer:
             return None, tracing_failure(error, self._path, fault, launched=launched)
 
     def _model(self, module: Any, size: dict[str, Any]) -> tuple[Any, list[Step]]:
-        """A model of this size, and the steps that built it.
+        """Returns a model of this size, and the steps that built it.
 
-        Where `reuse` asks for it, one that has been called at another size: as users call models.
-
-        What it kept of that size's inputs is uninitialised memory by now.
+        With `reuse`, the model may have been called at another size, as users do. Its buffers for
+        that size's inputs are uninitialised memory by then.
         """
         form = json.dumps(size["spec"]["init"], sort_keys=True)
         if size.get("reuse") and form in self._models:
@@ -217,7 +216,7 @@ class Tracer:
         return model, building
 
     def _calls_in_surroundings(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
-        """The calls in the surroundings of this size; in the usual ones where forward raises there."""
+        """Runs the calls in this size's surroundings; in the usual ones if forward raises there."""
         self._changes = tuple(map(Change, size.get("surroundings", ())))
         if self._changes:
             try:
@@ -230,7 +229,7 @@ class Tracer:
         return self._calls(model, size)
 
     def _trace_variants(self, module: Any, size: dict[str, Any], usual: dict[str, Any]) -> None:
-        """Traces a size in changed surroundings; traces that ask for other things than the usual one are kept."""
+        """Traces a size in changed surroundings; keeps traces that differ from the usual one."""
         self._tell("running forward in changed surroundings")
         rng = random.Random(size["variants_seed"])
         trace = partial(self._trace_changed, module, {**size, "reuse": False}, rng)
@@ -242,7 +241,7 @@ class Tracer:
     def _trace_changed(
         self, module: Any, size: dict[str, Any], rng: random.Random, changes: Sequence[Change]
     ) -> dict[str, Any]:
-        """The trace of a new model in changed surroundings. Raises what the candidate raises there."""
+        """Returns the trace of a new model in changed surroundings. Raises the candidate's errors."""
         self._changes = changes
         try:
             with self._recorder.counted(True):
@@ -266,29 +265,36 @@ class Tracer:
         return self._written(self._state, numbers, before, [*building, *arranging], calls)
 
     def _calls(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
-        """Two calls, or many: then one on tensors that were given before, and one on others that lie where those
-        lay.
-        """
-        spec, wanted, begun = (
+        """Makes two calls, or many: then also one on earlier tensors, and one on other tensors at
+        the same addresses."""
+        spec, call_count, begun = (
             size["spec"]["inputs"],
             max(2, int(size.get("calls", 2))),
             time.monotonic(),
         )
         calls = [self._call(model, self._inputs(spec)) for _ in range(2)]
         if (took := time.monotonic() - begun) > MAX_SECONDS_FOR_MANY_CALLS:
-            wanted = min(wanted, CALLS_WHEN_SLOW if took < MAX_SECONDS_FOR_MORE_CALLS else 2)
-        if wanted > 2:
-            seen = self._inputs(spec)
-            calls += [self._call(model, seen), self._call(model, seen)]
-            there = self._inputs(spec)
-            for tensor, before in zip(tensors_of(there), tensors_of(seen), strict=True):
+            call_count = min(
+                call_count, CALLS_WHEN_SLOW if took < MAX_SECONDS_FOR_MORE_CALLS else 2
+            )
+        if call_count > 2:
+            earlier_inputs = self._inputs(spec)
+            calls += [self._call(model, earlier_inputs), self._call(model, earlier_inputs)]
+            reused_addresses = self._inputs(spec)
+            for tensor, before in zip(
+                tensors_of(reused_addresses), tensors_of(earlier_inputs), strict=True
+            ):
                 pretend_gpu.lay_at(tensor, before)
-            calls.append(self._call(model, there))
-        return calls + [self._call(model, self._inputs(spec)) for _ in range(wanted - len(calls))]
+            calls.append(self._call(model, reused_addresses))
+        return calls + [
+            self._call(model, self._inputs(spec)) for _ in range(call_count - len(calls))
+        ]
 
     def _inputs(self, spec: Any) -> Any:
         with self._tape.diverted() as making:
-            inputs = wire.restore(spec, lambda one: recorded.fake(one, self._changes))
+            inputs = wire.restore(
+                spec, lambda tensor_spec: recorded.fake(tensor_spec, self._changes)
+            )
         self._history += making
         return inputs
 
@@ -300,9 +306,9 @@ class Tracer:
             for v in inputs
         ]
         with self._tape.diverted() as steps:
-            made = model(*inputs)
+            result = model(*inputs)
             recorded.write_back_buffers(model, self._state)
-            outputs = self._tape.output(made)
+            outputs = self._tape.output(result)
         self._history += steps
         self._called.update(map(id, steps))
         return {"inputs": roots, "steps": list(steps), "outputs": outputs}
@@ -315,7 +321,7 @@ class Tracer:
         building: list[Step],
         calls: list[dict[str, Any]],
     ) -> dict[str, Any]:
-        """The trace as a message. Raises CallsDiffer where later calls do not ask for the same."""
+        """Returns the trace as a message. Raises CallsDiffer if later calls differ."""
         first, second = calls[0], calls[1]
         forms = [recorded.canonical(c) for c in calls]
         same = forms[0] == forms[1]
@@ -333,31 +339,33 @@ class Tracer:
                 "that does the same at every call"
             )
         later = None if same else second
-        wanted = recorded.needed_from_outside(first)
+        needed_numbers = recorded.needed_from_outside(first)
         if later is not None:
-            wanted |= recorded.needed_from_outside(later) - recorded.tensors_of_steps(first)
-        wanted -= recorded.input_tensors(first) | (
+            needed_numbers |= recorded.needed_from_outside(later) - recorded.tensors_of_steps(first)
+        needed_numbers -= recorded.input_tensors(first) | (
             recorded.input_tensors(later) if later else set()
         )
         random = {id(s) for s in building if recorded.is_random(s)}
         setup = slicing.needed_steps(
-            before if wanted or random else [],
-            wanted,
+            before if needed_numbers or random else [],
+            needed_numbers,
             self._tape.storages,
             mutates=lambda s: id(s) not in self._called and recorded.mutates(s),
             always=lambda s: id(s) in random,
             cache=self._parts,
         )
         names = self._aliases(state, numbers)
-        told = {
+        message = {
             "inputs": first["inputs"], "later_inputs": second["inputs"] if later else (), "state": numbers,
             "setup": setup,
             "first": first["steps"], "first_outputs": first["outputs"], "later": later and later["steps"],
             "later_outputs": later and later["outputs"],
         }  # fmt: skip
         if names:
-            told = {k: slicing.renamed(v, names) if k != "state" else v for k, v in told.items()}
-        return told | {
+            message = {
+                k: slicing.renamed(v, names) if k != "state" else v for k, v in message.items()
+            }
+        return message | {
             "parameters": [n for n, t in state.items() if isinstance(t, torch.nn.Parameter)],
             "shapes": {n: [int(s) for s in t.shape] for n, t in state.items()},
             "dtypes": {n: str(t.dtype).removeprefix("torch.") for n, t in state.items()},
@@ -378,7 +386,7 @@ class Tracer:
         }
 
     def _numbers(self, state: dict[str, torch.Tensor]) -> dict[str, int]:
-        """Returns the numbers of state tensors by name; tied weights, which lie in one place, have one."""
+        """Returns the numbers of state tensors by name; tied weights share a number."""
         first: dict[tuple[Any, ...], int] = {}
         return {
             name: first.setdefault(recorded.memory_key(t), number) if t.numel() else number
@@ -386,17 +394,18 @@ class Tracer:
         }
 
     def _aliases(self, state: dict[str, torch.Tensor], numbers: dict[str, int]) -> dict[int, int]:
-        """Tensors that are a state tensor under another number (`Parameter(w)` is a detached `w`): called by the
-        state's number.
-        """
-        places = {recorded.memory_key(t): numbers[n] for n, t in state.items() if t.numel()}
-        if not places:
+        """Maps tensors that equal a state tensor under another number (`Parameter(w)` is a detached
+        `w`) to the state's number."""
+        numbers_by_memory = {
+            recorded.memory_key(t): numbers[n] for n, t in state.items() if t.numel()
+        }
+        if not numbers_by_memory:
             return {}
         # Each tensor is looked at once: a model of hundreds of weights has thousands, traced at dozens of sizes.
         for number in range(len(self._memory_keys), len(self._tape.storages)):
             self._memory_keys.append(recorded.memory_key(self._tape.tensor(number)))
         return {
-            number: places[key]
+            number: numbers_by_memory[key]
             for number, key in enumerate(self._memory_keys)
-            if key in places and places[key] != number
+            if key in numbers_by_memory and numbers_by_memory[key] != number
         }

@@ -1,14 +1,15 @@
-"""Looks at what a row's tolerance cannot see: how small elements are rounded, and in which direction all are.
+"""Checks errors that a row's tolerance cannot show: rounding of small elements, and the direction
+of rounding.
 
-An element that is a millionth of its row's largest may be anything by the row's tolerance. So the relative errors of a
-sample are counted: half of them, 1 % and 0.1 % may be over a limit each. Near a zero of a function every honest error
-is large relative to what is left, but seldom: of values spread evenly a share `p` lies so near to zero that an error of
-one unit in the last place of the typical value is `1 / p` units of theirs. So the limits grow with the quantile. Where
-eager itself, or the reference on inputs moved by noise, is worse than that, it is the limit, times the factor of
-tools/numerics/tolerance.py.
+An element a millionth of its row's largest may have any value by the row's tolerance. So the
+relative errors of a sample are counted: half of them, 1 % and 0.1 % may each exceed a limit. Near a
+zero of a function every honest relative error is large, but rarely: of evenly spread values a share
+`p` is so near to zero that an error of an ulp of the typical value is `1 / p` of their ulps. So the
+limits grow with the quantile. If eager itself, or the reference on perturbed inputs, is worse, that
+is the limit, times the factor of tools/numerics/tolerance.py.
 
-Numbers of sixteen bits are rounded to nearest: the mean signed error is 0. What is cut off is half a unit nearer to
-zero on average, and lies within every tolerance.
+16-bit numbers are rounded to nearest: their mean signed error is 0. Truncation is biased by half an
+ulp towards zero, which is within every tolerance.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MAX_MEAN_SIGNED_ERROR = 1 / 8
 MIN_ELEMENTS_FOR_MEAN = 512
 MEAN_DEVIATIONS = 4.0
 MAX_BYTES_ROUNDED = 2
-"""Bytes of the types whose signed errors are looked at: fp32 is seldom the last rounding of something wider."""
+"""Maximum size, in bytes, of types with checked signed errors: fp32 is seldom the last rounding of
+a wider type."""
 
 
 def inaccuracy(
@@ -43,11 +45,11 @@ def inaccuracy(
     allow: Allowance,
     dtype: torch.dtype,
 ) -> tuple[str, torch.Tensor | None]:
-    """Returns what is wrong with the relative or the signed errors of an output, and a boolean for each element that
-    shows it; an empty text and None where nothing is.
+    """Returns a hint and a boolean for each element with a wrong relative or signed error; "" and
+    None without any.
 
-    c, e, r: candidate, eager and float64 reference, of one shape. s: the reference on inputs moved by noise.
-    dtype: the output's.
+    c, e, r: candidate, eager and float64 reference, of equal shape. s: the reference on perturbed
+    inputs. dtype: the output's.
     """
     mine, eager, exact = (_sample(t) for t in (c, e, r))
     moved = None if s is None else _sample(s)
@@ -74,21 +76,21 @@ def _sample(values: torch.Tensor) -> torch.Tensor:
 
 
 def _relative_errors(values: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """|values - exact| / |exact|; 0 where the exact value is no normal number of the type."""
+    """Returns |values - exact| / |exact|; 0 if the exact value is no normal number of the type."""
     import torch
 
     wide = exact.double()
     size = wide.abs()
-    known = (size >= torch.finfo(dtype).smallest_normal) & (size <= torch.finfo(dtype).max)
+    is_normal = (size >= torch.finfo(dtype).smallest_normal) & (size <= torch.finfo(dtype).max)
     errors = (values.double() - wide).abs() / size
-    return torch.where(known, errors, 0.0).nan_to_num_(nan=0.0, posinf=math.inf)
+    return torch.where(is_normal, errors, 0.0).nan_to_num_(nan=0.0, posinf=math.inf)
 
 
 def _exceeded_limit(
     mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, allow: Allowance,
     dtype: torch.dtype,
 ) -> float:  # fmt: skip
-    """Returns the limit of relative errors that too many of a sample are over; 0 where there is none."""
+    """Returns the limit of relative errors that too many of a sample exceed; 0 if none is exceeded."""
     errors = _relative_errors(mine, exact, dtype)
     count = errors.numel()
     for quantile, allowances in QUANTILES.items():
@@ -97,10 +99,10 @@ def _exceeded_limit(
         most = expected + EXTRA_DEVIATIONS * math.sqrt(expected) + EXTRA_ELEMENTS
         if int((errors > limit).sum()) <= most:
             continue
-        place = max(1, math.ceil(quantile * count))
-        for other in (eager, moved):
-            if other is not None:
-                noise = _relative_errors(other, exact, dtype).kthvalue(place).values
+        rank = max(1, math.ceil(quantile * count))
+        for source in (eager, moved):
+            if source is not None:
+                noise = _relative_errors(source, exact, dtype).kthvalue(rank).values
                 limit = max(limit, allow.factor * float(noise))
         if int((errors > limit).sum()) > most:
             return limit
@@ -110,8 +112,10 @@ def _exceeded_limit(
 def _mean_signed_error(
     mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype
 ) -> float:  # fmt: skip
-    """Returns the mean distance from the rounded reference in units in the last place, upwards or away from zero, where
-    it is no rounding; 0 where it is. Values that the type holds exactly are left out.
+    """Returns the mean signed distance from the rounded reference in ulps, upwards or away from
+    zero, if it shows truncation.
+
+    0 otherwise. Values that the type represents exactly are ignored.
     """
     import torch
 

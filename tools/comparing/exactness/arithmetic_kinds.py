@@ -1,8 +1,8 @@
-"""Kinds of outputs by the arithmetic that they go through: what a comparison may ask of each.
+"""Kinds of outputs by their arithmetic, which determine the comparison.
 
-x.max(-1).values                        EXACT     no operator rounds: every correct kernel gives the same values
+x.max(-1).values                        EXACT     no operator rounds: every correct kernel has equal values
 torch.softmax(x, -1)                    ROUNDED   correct kernels differ by roundings
-torch.round(x / scale).to(torch.int8)   STEPPED   a rounding of `x / scale` may move the output by a whole step
+torch.round(x / scale).to(torch.int8)   STEPPED   rounding `x / scale` may move the output by a whole step
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ class ArithmeticKind(IntEnum):
     EXACT = 0
     """Every operator gives one correct value."""
     ROUNDED = 1
-    """Some operator rounds."""
+    """At least one operator rounds."""
     STEPPED = 2
     """A comparison, a choice of an index, a rounding to integers or a cast follows a rounding operator."""

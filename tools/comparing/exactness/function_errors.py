@@ -1,11 +1,12 @@
-"""Holds each element of a function of single elements to its own size, whatever other elements are.
+"""Compares each element of an elementwise function relative to its own size.
 
-A row of such an output has no common scale: `silu` of numbers of every exponent spans hundreds of powers of two, and
-an octave that a kernel leaves out is far below a row's tolerance. An element may be off by a factor of what eager, the
-reference on inputs moved by noise, and other roundings of it are off by there, and by some units in its own last place.
+A row of such an output has no common scale: `silu` of numbers of every exponent spans hundreds of
+powers of two, and an octave that a kernel omits is far below a row's tolerance. An element may
+deviate by a factor of the errors there of eager, of the reference on perturbed inputs, and of other
+roundings, and by some ulps.
 
-Not asked: results below the type's normal numbers (float16's subnormal results are numbers of float32, and are asked),
-and tails, which processors that flush subnormal numbers cut off on the way.
+Ignored: results below the type's normal numbers (float16's subnormal results are normal in float32,
+and are checked), and tails, which processors that flush subnormal numbers truncate.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ HINT = "Elements are wrong relative to their own size, where an input has {sign}
 def wrong_function_values(
     candidate: Tensor, eager: Tensor, exact: Tensor, moved: Tensor | None, inputs: Sequence[object], allow: Allowance,
 ) -> torch.Tensor:  # fmt: skip
-    """Returns a boolean for each element, true where it is off by more than a function of one element may be.
+    """Returns a boolean for each element, true if it deviates by more than an elementwise function
+    may.
 
-    moved: the reference off by noise; None where eager's own error is the only noise known. allow: the output type's.
+    moved: the reference on perturbed inputs; None if eager's own error is the only known noise.
+    allow: the output type's.
     """
     import torch
 

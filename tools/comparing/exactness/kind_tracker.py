@@ -1,6 +1,7 @@
-"""Finds the kind of each output of a reference (arithmetic_kinds.py) from the operators that it goes through.
+"""Determines the kind of each output of a reference (arithmetic_kinds.py) from its operators.
 
-Followed by storage while the reference runs once: in-place operators and views write to the storage of their operands.
+Tracked by storage in a single run of the reference: in-place operators and views write to the
+storage of their operands.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _QUANTISING = """
     quantize_per_tensor
 """
 EXACT_OPERATORS = frozenset(f"{_SELECTING} {_MOVING} {_POOLING}".split())
-"""Operators whose floating results are correct in one way only, up to the sign of a zero."""
+"""Operators whose floating results have a single correct value, up to the sign of a zero."""
 STEP_OPERATORS = frozenset(_STEPPING.split())
-"""Operators with jumps whose results are floating numbers."""
+"""Operators with jumps and floating results."""
 ROUNDING_STEP_OPERATORS = frozenset(_QUANTISING.split())
 """Operators that round and then step by themselves."""
 WIDEST_TYPES = (torch.float64, torch.complex128)
@@ -56,20 +57,19 @@ ACCUMULATE_ARGUMENT = 3
 
 @without_dynamo
 class KindTracker(TorchDispatchMode):
-    """Follows the kinds of tensors while a reference runs inside of it."""
+    """Dispatch mode that tracks the kinds of tensors while a reference runs."""
 
-    def __init__(self, known: Iterable[Any]) -> None:
-        """known: inputs, weights and other tensors that exist before the run: they are exact."""
+    def __init__(self, exact_tensors: Iterable[Any]) -> None:
+        """exact_tensors: inputs, weights and other tensors that exist before the run."""
         super().__init__()
-        self._kinds = {_storage(t): ArithmeticKind.EXACT for t in known if _storage(t)}
+        self._kinds = {_storage(t): ArithmeticKind.EXACT for t in exact_tensors if _storage(t)}
         self._least = ArithmeticKind.EXACT
         self.hides_rounding = False
-        """Whether the run works in float64 or narrows a rounded number: there the float64 reference rounds as eager
-        does, and that both agree says nothing.
-        """
+        """The run computes in float64 or narrows a rounded number: there the float64 reference
+        rounds like eager, so their agreement shows nothing."""
 
     def kind_of(self, value: Any) -> ArithmeticKind:
-        """Returns the kind of a tensor that the run gave; ROUNDED where the run did not show where it comes from."""
+        """Returns the kind of a tensor from the run; ROUNDED if its origin was not observed."""
         if not _storage(value):
             return self._least
         return max(self._least, self._kinds.get(_storage(value), ArithmeticKind.ROUNDED))
@@ -83,8 +83,8 @@ class KindTracker(TorchDispatchMode):
         kind = (
             ArithmeticKind.EXACT if is_new else max(before.values(), default=ArithmeticKind.EXACT)
         )
-        made = func(*args, **named)
-        results = tensors_of(made)
+        output = func(*args, **named)
+        results = tensors_of(output)
         if (
             not results
             and func.overloadpacket.__name__ in HOST_READS
@@ -93,16 +93,18 @@ class KindTracker(TorchDispatchMode):
             self._least = ArithmeticKind.STEPPED  # the host may decide by it
         for result in results:
             self.hides_rounding |= kind > ArithmeticKind.EXACT and _narrows(func, operands, result)
-            found = _kind_of_result(func, args, named, result, kind)
+            result_kind = _kind_of_result(func, args, named, result, kind)
             storage = _storage(result)
             self._kinds[storage] = (
-                max(found, before[storage]) if storage in before and not is_new else found
+                max(result_kind, before[storage])
+                if storage in before and not is_new
+                else result_kind
             )
-        return made
+        return output
 
 
 def _narrows(func: Any, operands: list[torch.Tensor], result: torch.Tensor) -> bool:
-    """Whether a conversion gives floats of fewer bytes."""
+    """Returns True if a conversion yields floats of fewer bytes."""
     is_conversion = (
         func.overloadpacket.__name__ in CONVERTING_OPERATORS and result.is_floating_point()
     )
@@ -144,7 +146,7 @@ def may_round(func: Any, args: Any) -> bool:
 
 
 def _storage(value: Any) -> int:
-    """Returns the address of a tensor's memory; 0 for what has none."""
+    """Returns the address of a tensor's memory; 0 for other values."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return 0
     return int(value.untyped_storage().data_ptr())

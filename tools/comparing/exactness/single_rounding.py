@@ -1,9 +1,10 @@
-"""What is asked of draws whose answer is easy: eager rounds each element once, or gives every row the same numbers.
+"""Checks draws with easy answers: eager rounds each element once, or yields equal rows.
 
-A product with a matrix that selects (rows of one number, 1 or -1) gives numbers of the other operand, in whichever
-order a kernel adds the zeros beside them. Whoever cuts an operand to fewer bits, or keeps it in two halves, loses bits
-there that a row's tolerance of sixty units allows. Equal rows show results that are rounded by chance: of numbers
-between two values of a type every second comes out otherwise in another row.
+A product with a selection matrix (rows with a single 1 or -1) yields numbers of the other operand,
+in any order in which a kernel adds the zeros. A kernel that truncates an operand, or splits it in
+two halves, loses bits there that a row's tolerance of sixty ulps accepts. Equal rows expose
+stochastic rounding: numbers between two values of a type are rounded differently in every second
+row.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from kernelwright.tools.numerics.pieces import sample_elements
 from kernelwright.tools.numerics.tolerance import FP32_EPS, Tensor, as_rows, rows_of
 
 MAX_UNITS = 16.0
-"""Units in the last place of a row's largest number that an element may be off by where eager rounds once; operands
-of sixteen bits of mantissa leave up to 64.
-"""
+"""Maximum deviation of an element in ulps of a row's largest number if eager rounds once; operands
+with sixteen-bit mantissas cause up to 64."""
 ONE_ROUNDING = 0.51
-"""Units in the last place that one rounding is off by at most."""
-MIN_ELEMENTS, MIN_ROWS = 64, 4
+"""Maximum error of a single rounding, in ulps."""
+MIN_ELEMENTS = 64
+MIN_ROWS = 4
 MAX_SHARE_OF_OTHERS = 1 / 8
 """Share of the elements that may differ from the first row's. Rounding by chance leaves a third."""
 LOST_BITS = (
@@ -33,18 +34,16 @@ LAST_BITS = 0b111
 SAMPLE = 1 << 16
 """Elements that are looked at for cut bits: an output may take gigabytes."""
 MAX_SHARE_OF_SHORT, MIN_SHARE_OF_CUT = 0.25, 0.75
-"""Of the elements, those whose last three bits are zero: at most so many of eager's, where chance makes one in eight,
-and more than so many of a candidate that cuts its answer.
-"""
+"""Shares of elements whose last three bits are zero: maximum for eager, for which an eighth is
+expected by chance, and minimum for a candidate that truncates its answer."""
 CUT_BITS = (
     "The last bits of nearly every element are zero, as float32 arithmetic does not leave them."
 )
 
 
 def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor | None:
-    """Returns a boolean for each element of a float32 output, true where bits are lost although eager rounds each
-    element once; None where that is nowhere.
-    """
+    """Returns a boolean for each element of a float32 output, true if bits are lost although eager
+    rounds once; None without any."""
     import torch
 
     if exact is None or exact.shape != candidate.shape:
@@ -64,10 +63,12 @@ def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor 
 
 
 def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
-    """Returns a boolean for each element of a float32 output, true where its last bits are zero although eager's are
-    not; None where they are so in as many elements as chance makes them. A sample of SAMPLE elements decides.
+    """Returns a boolean for each element of a float32 output, true if its last bits are zero
+    although eager's are not.
 
-    Example: `(bits + 16) & -32` leaves the last five bits of every element zero, and no sum or product of float32 does.
+    None if no more elements are so than by chance, in a sample of SAMPLE elements. Example: `(bits
+    + 16) & -32` leaves the last five bits of every element zero, as no sum or product of float32
+    does.
     """
     import torch
 
@@ -75,20 +76,20 @@ def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
         return None
     if eager.numel() < MIN_ELEMENTS or candidate.shape != eager.shape:
         return None
-    some, others = (sample_elements(t, SAMPLE) for t in (candidate, eager))
-    counts = (others != 0) & torch.isfinite(others)
+    candidate_sample, eager_sample = (sample_elements(t, SAMPLE) for t in (candidate, eager))
+    counts = (eager_sample != 0) & torch.isfinite(eager_sample)
     number = int(counts.sum())
     if (
         number < MIN_ELEMENTS
-        or int((_are_short(others) & counts).sum()) > MAX_SHARE_OF_SHORT * number
+        or int((_are_short(eager_sample) & counts).sum()) > MAX_SHARE_OF_SHORT * number
     ):
         return None
-    is_cut = int((_are_short(some) & counts).sum()) > MIN_SHARE_OF_CUT * number
+    is_cut = int((_are_short(candidate_sample) & counts).sum()) > MIN_SHARE_OF_CUT * number
     return _are_short(candidate) if is_cut else None
 
 
 def _are_short(numbers: Tensor) -> Tensor:
-    """Returns a boolean for each float32 number, true where its last bits are zero."""
+    """Returns a boolean for each float32 number, true if its last bits are zero."""
     import torch
 
     short: Tensor = numbers.contiguous().view(torch.int32) & LAST_BITS == 0
@@ -96,8 +97,10 @@ def _are_short(numbers: Tensor) -> Tensor:
 
 
 def unequal_rows(candidate: Tensor, eager: Tensor) -> Tensor | None:
-    """Returns a boolean for each element of an output of sixteen bits, true where it differs from the first row's
-    although all of eager's rows are equal; None where few do.
+    """Returns a boolean for each element of a 16-bit output, true if it differs from the first
+    row's although eager's rows are equal.
+
+    None if few do.
     """
     is_asked = eager.is_floating_point() and eager.itemsize == 2 and eager.dim() > 1
     if not is_asked or candidate.shape != eager.shape or eager.numel() < MIN_ELEMENTS:

@@ -1,15 +1,21 @@
-"""Compares outputs that step: a rounding before a floor, a cast or a comparison moves them by a whole step.
+"""Compares stepped outputs: a rounding before a floor, a cast or a comparison moves them by a whole
+step.
 
-An element may be on the other side of a step where the value before it lies within arithmetic noise of the step on
-that draw. Noise is found by experiment: the reference runs on inputs moved by a few units in their last place, and an
-element may be as far off as one of these runs is there. Two bounds hold for all such elements together:
+An element may be on the other side of a step if the value before the step is within arithmetic
+noise of it on that draw. Noise is measured: the reference runs on inputs moved by a few ulps, and
+an element may deviate as far as in any of these runs. Two bounds apply to all such elements
+together:
 
-- They are no more than the elements that the reference moves under noise of one unit.
-- Where they are many more than lie near a step by chance, they lie on both sides: noise has no direction. Inputs on a
+- They are no more than the elements that move in the reference under noise of an ulp.
+- If they are many more than lie near a step by chance, they lie on both sides: noise has no direction. Inputs on a
   grid (multiples of 0.1, divided by 0.1) lie on steps by the thousand, and a kernel that rounds halves up, or floors a
   rounded quotient, is wrong on one side there.
 
-Floating outputs are held, besides, to a few units of their row's scale and to the noise of nine in ten of its elements.
+Example: round(x / 0.1) for x = 0.25 is 2 in eager (0.25 / 0.1 = 2.5, halves to even). The reference
+on x moved by an ulp gives 2 or 3, so 3 is accepted; 4 is not.
+
+Floating outputs must also be within a few ulps of their row's scale, and within the noise of nine
+in ten of its elements.
 """
 
 from __future__ import annotations
@@ -25,12 +31,13 @@ if TYPE_CHECKING:
     import torch
 
 MIN_EXCUSED_ELEMENTS = 4
-"""Elements that may be on the other side of a step whatever the reference moves by: two of 100,000 is chance."""
+"""Elements that may be on the other side of a step independent of the reference's: two of 100,000
+occur by chance."""
 ELEMENTS_PER_MOVED = 2
-"""Elements of a candidate for each one that the reference moves under noise of one unit."""
+"""Elements of a candidate per element that moves in the reference under noise of an ulp."""
 MIN_ONE_SIDED_ELEMENTS = 16
 ONE_SIDED_SHARE = 0.75
-"""Of many elements on the other side, the share on one side from which on it is no noise."""
+"""Share of many stepped elements on a single side above which they are no noise."""
 CHANCE_ULPS = 16
 CHANCE_FACTOR = 4
 """Units in the last place, and times the expected count, up to which elements lie near a step by chance."""
@@ -41,7 +48,8 @@ REACH_ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class StepReach:
-    """How far each element of an output moves where the inputs are moved by noise; float32, the output's shape."""
+    """Range of movement of each output element for inputs moved by noise; float32, in the output's
+    shape."""
 
     reach: torch.Tensor
     """The largest distance from the float64 reference in any run, eager's own included."""
@@ -88,9 +96,11 @@ def unexplained_elements(
     base: torch.Tensor,
     allow: Allowance,
 ) -> torch.Tensor:
-    """Returns the wrong elements that noise does not explain; all that stepped where they are more than noise moves.
+    """Returns the wrong elements that noise does not explain; all stepped ones if they are more
+    than noise moves.
 
-    c, r: candidate and float64 reference, matrices of rows. wrong: elements off by more than `base`.
+    c, r: candidate and float64 reference, matrices of rows. wrong: elements that deviate by more
+    than `base`.
     """
     import torch
 
@@ -108,10 +118,11 @@ def unexplained_elements(
 def are_one_sided(
     c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, not_eager: torch.Tensor, eps: float
 ) -> bool:
-    """Whether a candidate takes other steps than eager, more of them than lie near by chance, and on one side: above or
-    below eager, farther from or nearer to zero.
+    """Returns True if a candidate steps differently from eager, more often than by chance, and on a
+    single side.
 
-    not_eager: a boolean for each element, where the candidate is not as eager. eps: of the coarsest input.
+    Sides are above or below eager, farther from or nearer to zero. not_eager: a boolean for each
+    element that differs from eager. eps: that of the coarsest input.
     """
     import torch
 
@@ -140,20 +151,24 @@ def _size(r: torch.Tensor) -> float:
 
 
 def _noise_of_rows(reach: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
-    """What nine of ten elements of a row move by at most; 0 for whole numbers, which move by steps alone."""
+    """Returns the maximum movement of nine in ten elements per row; 0 for integers, which only move
+    by steps."""
     import torch
 
     if not r.is_floating_point():
         return torch.zeros(r.shape[0], 1, dtype=torch.float64, device=r.device)
-    place = max(1, math.ceil(QUANTILE_OF_ROW_NOISE * reach.shape[1]))
-    return reach.kthvalue(place, dim=1, keepdim=True).values.double()
+    rank = max(1, math.ceil(QUANTILE_OF_ROW_NOISE * reach.shape[1]))
+    return reach.kthvalue(rank, dim=1, keepdim=True).values.double()
 
 
 def raise_reach(reach: torch.Tensor, moved: torch.Tensor, exact: torch.Tensor) -> None:
-    """Raises each element of `reach` to the distance of the other two where that is finite, in place and in parts."""
+    """Raises each element of `reach` to the distance of the other two if finite, in place and in
+    pieces."""
     import torch
 
-    for found, here, there in pieces(reach, moved, exact):
+    for target, moved_piece, exact_piece in pieces(reach, moved, exact):
         torch.maximum(
-            found, distance(here, there).nan_to_num_(posinf=0.0).to(found.dtype), out=found
+            target,
+            distance(moved_piece, exact_piece).nan_to_num_(posinf=0.0).to(target.dtype),
+            out=target,
         )

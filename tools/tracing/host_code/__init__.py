@@ -1,3 +1,2 @@
-"""What a candidate's host code decides: its conditions, handlers and table look-ups, which outcomes a verdict's traces
-saw, and which of the others a problem can produce at all.
-"""
+"""Analyses decisions of a candidate's host code: conditions, handlers, look-ups, outcomes seen in
+traces, and possible others."""

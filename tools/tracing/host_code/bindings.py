@@ -1,4 +1,4 @@
-"""What the names and the attributes of a text stand for, and which of them its statements change later."""
+"""Resolves names and attributes in a source, and finds those changed after their binding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MUTATING_METHODS = frozenset(
 
 
 def is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    """Whether a node is `self.name`."""
+    """Returns True for `self.name`."""
     return (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -34,7 +34,7 @@ def is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
 
 
 def name_called(call: ast.Call) -> str:
-    """Returns the last name of what is called: `get` of `table.get(1)`."""
+    """Returns the last name of a call's target: `get` for `table.get(1)`."""
     function = call.func
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -42,8 +42,10 @@ def name_called(call: ast.Call) -> str:
 
 
 def changed_names(tree: ast.Module) -> set[str]:
-    """Returns names and attributes that some statement changes after they are bound: globals of functions, attributes
-    of what is not `self`, containers that are written to. Everything, in effect, of a text that changes names by text.
+    """Returns names and attributes changed after their binding: globals of functions, attributes of
+    objects other than `self`, written containers.
+
+    Returns nearly everything for a source that changes names by text.
     """
     changed: set[str] = set()
     for node in ast.walk(tree):
@@ -91,7 +93,7 @@ def _innermost_names(node: ast.AST) -> set[str]:
 
 
 def is_container(value: ast.expr) -> bool:
-    """Whether a value is a new list, dictionary or set, which a call may fill."""
+    """Returns True for a new list, dictionary or set, which a call may fill."""
     if isinstance(value, ast.Call):
         return name_called(value) in (
             "list",
@@ -109,12 +111,13 @@ def parameters_of(function: Function) -> list[str]:
     """Returns the names of a function's parameters, in order."""
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    named += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    named += [variadic for variadic in (arguments.vararg, arguments.kwarg) if variadic is not None]
     return [argument.arg for argument in named]
 
 
 def bindings(scope: ast.AST) -> dict[str, list[ast.AST | None]]:
-    """Returns what is assigned to each name of a function or a module; None where it is no plain value."""
+    """Returns the values assigned to each name of a function or module; None for values that are
+    not plain."""
     bound: dict[str, list[ast.AST | None]] = {}
     waiting = list(ast.iter_child_nodes(scope))
     while waiting:
@@ -153,9 +156,9 @@ def _targets(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
                 if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
                 else None
             )
-            for place, inner in enumerate(target.elts):
+            for index, inner in enumerate(target.elts):
                 if isinstance(inner, ast.Name):
-                    named.append((inner.id, parts[place] if parts else value))
+                    named.append((inner.id, parts[index] if parts else value))
     return named
 
 
@@ -164,8 +167,8 @@ _Unknown = ast.Await(ast.Constant(None))
 
 
 def attributes_of_instances(tree: ast.Module) -> dict[str, list[tuple[str, ast.expr, Scope]]]:
-    """Returns, for each attribute of `self`, the methods that assign it, and what they assign."""
-    found: dict[str, list[tuple[str, ast.expr, Scope]]] = {}
+    """Returns, for each attribute of `self`, the assigning methods and the assigned values."""
+    assignments: dict[str, list[tuple[str, ast.expr, Scope]]] = {}
     for owner in ast.walk(tree):
         if not isinstance(owner, ast.ClassDef):
             continue
@@ -174,8 +177,8 @@ def attributes_of_instances(tree: ast.Module) -> dict[str, list[tuple[str, ast.e
                 continue
             for node in ast.walk(method):
                 for target, value in _assigned_attributes(node):
-                    found.setdefault(target, []).append((method.name, value, (owner, method)))
-    return found
+                    assignments.setdefault(target, []).append((method.name, value, (owner, method)))
+    return assignments
 
 
 def _assigned_attributes(node: ast.AST) -> list[tuple[str, ast.expr]]:
@@ -185,7 +188,7 @@ def _assigned_attributes(node: ast.AST) -> list[tuple[str, ast.expr]]:
         pairs = [(node.target, node.value if isinstance(node, ast.AnnAssign) else _Unknown)]
     else:
         return []
-    found = []
+    assignments = []
     for target, value in pairs:
         parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
         values = (
@@ -193,5 +196,5 @@ def _assigned_attributes(node: ast.AST) -> list[tuple[str, ast.expr]]:
             if isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
             else [value] * len(parts)
         )
-        found += [(p.attr, v) for p, v in zip(parts, values, strict=True) if is_of_self(p)]
-    return found
+        assignments += [(p.attr, v) for p, v in zip(parts, values, strict=True) if is_of_self(p)]
+    return assignments

@@ -1,7 +1,8 @@
-"""Finds where the host code of a text chooses: the syntax alone, so that both sides of tracing number them alike.
+"""Finds decisions in a host code's source, by syntax alone, so that both sides of tracing number
+them alike.
 
-if rows > 64 and x.is_contiguous():   # two conditions
-    share = TABLE[rows % 7]           # a look-up, and a remainder
+    if rows > 64 and x.is_contiguous():   # two conditions
+        share = TABLE[rows % 7]           # a look-up, and a remainder
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = tuple[ast.AST, ...]
 """The functions and classes around a choice, the innermost last."""
 FOLDING_OPERATORS = (ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr, ast.BitXor, ast.RShift)
-"""Operators whose result may be one number for many operands."""
+"""Operators that may yield a single number for many operands."""
 LAUNCH_OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
 """Arguments of a launch that change no answer."""
 MAX_CHOICES = 4096
 MAX_RECURSION = 50_000
 """Frames for a sum of some thousand terms, which is a tree as deep."""
 TRUE, FALSE, STUCK = 1, 2, 4
-"""What a trace says of a choice, added up; STUCK: its result stayed the same while its operand changed."""
+"""Bit flags of a trace about a choice; STUCK: its result stayed the same while its operand changed.
+"""
 
 
 class ChoiceKind(StrEnum):
-    """How a choice is made, which says what is noted of it."""
+    """Kind of a choice, which determines the recorded data."""
 
     CONDITION = "condition"
     """An expression that is true or false."""
@@ -47,12 +49,14 @@ class ChoicePoint(NamedTuple):
     node: ast.AST
     scope: Scope
     harmless: bool
-    """Whether an outcome that was never seen only raises, copies, or sets what changes no answer."""
+    """An unseen outcome only raises, copies, or sets values without effect on the answer."""
 
 
 def choices_of(tree: ast.Module) -> list[ChoicePoint]:
-    """Returns the choices of a text in a fixed order. Those of kernels are among them; nobody makes them, for Triton
-    reads a kernel's text and does not run it.
+    """Returns the choices in a source in a fixed order.
+
+    Those in kernels are included, but never recorded: Triton reads a kernel's source and does not
+    run it.
     """
     with deep_recursion():
         finder = _Finder(_option_names(tree))
@@ -62,7 +66,7 @@ def choices_of(tree: ast.Module) -> list[ChoicePoint]:
 
 @contextlib.contextmanager
 def deep_recursion() -> Iterator[None]:
-    """Inside the block, functions of Python may walk through expressions as deep as the parser takes."""
+    """Context manager that lets Python functions recurse as deep as the parser."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, MAX_RECURSION))
     try:
@@ -75,7 +79,7 @@ class _Finder:
     """Walks through a text and notes its choices."""
 
     def __init__(self, option_names: frozenset[str]) -> None:
-        """option_names: names whose values are options of launches and nothing else."""
+        """option_names: names used only as options of launches."""
         self._option_names = option_names
         self.choices: list[ChoicePoint] = []
         self._scope: Scope = ()
@@ -196,7 +200,7 @@ class _Finder:
             self._visit(target)
 
     def _sets_options(self, statements: list[ast.stmt]) -> bool:
-        """Whether a block sets options of a launch and nothing else; an empty one does."""
+        """Returns True for a block that only sets options of a launch, or is empty."""
         for statement in statements:
             if isinstance(statement, ast.If):
                 if not self._sets_options([*statement.body, *statement.orelse]):
@@ -218,12 +222,12 @@ class _Finder:
 
 
 def _option_names(tree: ast.Module) -> frozenset[str]:
-    """Returns the names that are handed over as options of launches and read nowhere else."""
-    given = [
+    """Returns names passed as options of launches and read nowhere else."""
+    option_values = [
         k.value for k in ast.walk(tree) if isinstance(k, ast.keyword) and k.arg in LAUNCH_OPTIONS
     ]
-    as_options = {id(value) for value in given}
-    names = {value.id for value in given if isinstance(value, ast.Name)}
+    as_options = {id(value) for value in option_values}
+    names = {value.id for value in option_values if isinstance(value, ast.Name)}
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Name)
@@ -236,7 +240,7 @@ def _option_names(tree: ast.Module) -> frozenset[str]:
 
 # ------------------------------------------------------------------ branches that change no answer
 def only_refuses(statements: list[ast.stmt]) -> bool:
-    """Whether a block raises, or copies tensors and does nothing else."""
+    """Returns True for a block that raises, or only copies tensors."""
     if not statements:
         return False
     if isinstance(statements[-1], ast.Raise):
@@ -245,7 +249,7 @@ def only_refuses(statements: list[ast.stmt]) -> bool:
 
 
 def _is_copy(statement: ast.stmt) -> bool:
-    """Whether it is `x = x.contiguous()`."""
+    """Returns True for `x = x.contiguous()`."""
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
         return False
     target = statement.targets[0]
@@ -253,7 +257,7 @@ def _is_copy(statement: ast.stmt) -> bool:
 
 
 def _copies(value: ast.expr, of: ast.expr) -> bool:
-    """Whether `value` is a contiguous copy of `of`."""
+    """Returns True if `value` is a contiguous copy of `of`."""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)):
         return False
     return value.func.attr in ("contiguous", "clone") and ast.unparse(
@@ -262,7 +266,7 @@ def _copies(value: ast.expr, of: ast.expr) -> bool:
 
 
 def _guards_the_empty(node: ast.If) -> bool:
-    """Whether it is `if rows == 0: return ...`: no size of a problem is empty."""
+    """Returns True for `if rows == 0: return ...`: no size of a problem is empty."""
     if not isinstance(node.body[-1], ast.Return):
         return False
     return all(_is_empty_test(part) for part in _parts(node.test))
@@ -290,7 +294,7 @@ def _is_empty_test(test: ast.expr) -> bool:
 
 
 def _names_of(statement: ast.Assign) -> set[str]:
-    """Returns the names that an assignment binds; an empty name for what is no name."""
+    """Returns the names bound by an assignment; an empty name for other targets."""
     targets: list[ast.expr] = []
     for target in statement.targets:
         targets += target.elts if isinstance(target, ast.Tuple | ast.List) else [target]

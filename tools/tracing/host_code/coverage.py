@@ -1,5 +1,7 @@
-"""Which choices of a candidate's host code had one outcome at every size and in all surroundings, though another one is
-possible, and what it reads that was the same throughout. Trusted: reads a text, and what the tracer says of it.
+"""Finds choices of a candidate's host code with a single outcome at every size and in all
+surroundings, and unvaried reads.
+
+Trusted: reads a source, and the tracer's report about it.
 """
 
 from __future__ import annotations
@@ -52,27 +54,33 @@ def _tree(source: str) -> ast.Module:
 
 
 def _never(kind: ChoiceKind, outcome: int) -> str:
-    """Returns the outcome that was never seen; empty where there is none, or where the choice was never come to."""
+    """Returns the unseen outcome; empty if there is none, or if the choice was never reached."""
     if kind is ChoiceKind.FOLD:
         return "another value" if outcome & STUCK else ""
-    seen = outcome & (TRUE | FALSE)
+    outcomes = outcome & (TRUE | FALSE)
     if kind is ChoiceKind.CASE:
-        return "" if seen else "taken"
+        return "" if outcomes else "taken"
     if kind is ChoiceKind.HANDLER:
-        return {FALSE: "handled", TRUE: "without an exception"}.get(seen, "")
-    return {TRUE: "false", FALSE: "true"}.get(seen, "")
+        return {FALSE: "handled", TRUE: "without an exception"}.get(outcomes, "")
+    return {TRUE: "false", FALSE: "true"}.get(outcomes, "")
 
 
 def varying_parameters(tree: ast.Module, constructors: Sequence[Any]) -> set[str]:
     """Returns the names of ModelNew's parameters whose arguments differ between sizes."""
     names = next((_parameters_of(node) for node in tree.body if _is_entry(node)), [])
-    arguments = [list(one) if isinstance(one, list | tuple) else [] for one in constructors]
+    arguments = [
+        list(constructor) if isinstance(constructor, list | tuple) else []
+        for constructor in constructors
+    ]
     longest = max(map(len, arguments), default=0)
     varying = set()
-    for place in range(longest):
-        values = {repr(one[place]) if place < len(one) else "" for one in arguments}
+    for index in range(longest):
+        values = {
+            repr(constructor[index]) if index < len(constructor) else ""
+            for constructor in arguments
+        }
         if len(values) > 1:
-            varying |= {names[place]} if place < len(names) else set(names)
+            varying |= {names[index]} if index < len(names) else set(names)
     return varying
 
 

@@ -1,7 +1,8 @@
-"""Which choices of host code a problem fixes, so that a verdict on it can see one outcome only: a dtype, a device, a
-number of dimensions, whether an argument is there, and arguments of the constructor that are equal at every size.
+"""Finds choices of host code that a problem determines, so that a verdict can see only one outcome.
 
-Read off the text alone. Everything that is not known to be fixed counts as something that can vary.
+Determined are dtypes, devices, numbers of dimensions, presence of arguments, and constructor
+arguments that are equal at every size. Derived from the source alone; anything not known to be
+determined counts as variable.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FIXED_CALLS = frozenset({
     "is_bf16_supported", "current_target", "get_current_target", "get_active_torch_device",
     "supports_host_descriptor", "constexpr", "dtype", "device",
 })  # fmt: skip
-"""Methods and functions whose answer follows from what a problem and a GPU fix."""
+"""Methods and functions whose result is determined by the problem and the GPU."""
 PURE_BUILTINS = frozenset(
     {
         "bool",
@@ -70,7 +71,8 @@ class FixedByProblem:
 
     def __init__(self, tree: ast.Module, varying: Collection[str]) -> None:
         """varying: parameters of ModelNew's constructor that differ between the sizes of a problem."""
-        self._tree, self._varying = tree, varying
+        self._tree = tree
+        self._varying = varying
         self._module = bindings(tree)
         self._attributes = attributes_of_instances(tree)
         self._calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -81,7 +83,7 @@ class FixedByProblem:
         self._busy: set[int] = set()
 
     def excuses(self, choice: ChoicePoint) -> bool:
-        """Whether one outcome of a choice is all that a verdict on this problem can see."""
+        """Returns True if a verdict on this problem can see only a single outcome of the choice."""
         if choice.harmless:
             return True
         node = choice.node
@@ -145,23 +147,24 @@ class FixedByProblem:
     def _name(self, name: str, scope: Scope) -> bool:
         if name in self._changed:
             return False
-        for place in range(len(scope) - 1, -1, -1):
-            function = scope[place]
+        for depth in range(len(scope) - 1, -1, -1):
+            function = scope[depth]
             if not isinstance(function, Function):
                 continue
             bound = bindings(function).get(name)
             if bound is not None:
                 return all(
-                    value is not None and self._fixed(value, scope[: place + 1]) for value in bound
+                    value is not None and self._fixed(value, scope[: depth + 1]) for value in bound
                 )
             if name in parameters_of(function):
-                return self._parameter(name, function, scope[:place])
+                return self._parameter(name, function, scope[:depth])
         if name in self._module:
             return all(value is not None and self._fixed(value, ()) for value in self._module[name])
         return hasattr(builtins, name)
 
     def _parameter(self, name: str, function: Function, outer: Scope) -> bool:
-        """Whether a parameter has one value: of a constructor by the sizes, of a helper by the calls of the text."""
+        """Returns True if a parameter has a single value: of a constructor by the sizes, of a
+        helper by its calls."""
         if name in ("self", "cls"):
             return False
         own_class = outer[-1] if outer and isinstance(outer[-1], ast.ClassDef) else None
@@ -172,14 +175,15 @@ class FixedByProblem:
             called = own_class.name
         elif called == "forward" or not called:
             return False
-        place = parameters_of(function).index(name) - (own_class is not None)
+        index = parameters_of(function).index(name) - (own_class is not None)
         calls = [call for call in self._calls if name_called(call) == called]
-        given = [_argument(call, place, name) for call in calls]
-        return bool(given) and all(value is None or self._fixed(value, self._scope_of(call))
-                                   for value, call in zip(given, calls, strict=True))  # fmt: skip
+        arguments = [_argument(call, index, name) for call in calls]
+        return bool(arguments) and all(value is None or self._fixed(value, self._scope_of(call))
+                                   for value, call in zip(arguments, calls, strict=True))  # fmt: skip
 
     def _returns_fixed(self, name: str) -> bool:
-        """Whether the functions of a name, called without arguments, return what is fixed: `is_cuda()`."""
+        """Returns True if functions of this name, called without arguments, return a determined
+        value: `is_cuda()`."""
         functions = [
             n for n in ast.walk(self._tree) if isinstance(n, ast.FunctionDef) and n.name == name
         ]
@@ -194,13 +198,13 @@ class FixedByProblem:
         )
 
     def _scope_of(self, node: ast.AST) -> Scope:
-        found: Scope = ()
+        scope: Scope = ()
         for outer in ast.walk(self._tree):
             if isinstance(outer, Function | ast.ClassDef) and any(
                 inner is node for inner in ast.walk(outer)
             ):
-                found = (*found, outer)
-        return found
+                scope = (*scope, outer)
+        return scope
 
     # -------------------------------------------------------------- attributes and calls
     def _attribute(self, node: ast.Attribute, scope: Scope) -> bool:
@@ -249,7 +253,7 @@ class FixedByProblem:
 
 
 def _is_pure_import(bound: Collection[ast.AST | None]) -> bool:
-    """Whether a name is an import of what follows from its arguments alone, as `packaging.version.Version`."""
+    """Returns True for an imported function of its arguments alone, as `packaging.version.Version`."""
     return bool(bound) and all(
         isinstance(value, ast.ImportFrom) and (value.module or "").partition(".")[0] in PURE_MODULES
         for value in bound
@@ -266,7 +270,7 @@ def _asks_for_none(node: ast.Compare) -> bool:
 
 
 def _is_plain_class(node: ast.expr) -> bool:
-    """Whether `isinstance` asks for one of Python's own types, or for any tensor."""
+    """Returns True if `isinstance` tests for a builtin type, or for any tensor."""
     names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     attributes = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     return attributes <= {"Tensor", "Size", "dtype", "device"} and all(
@@ -275,7 +279,7 @@ def _is_plain_class(node: ast.expr) -> bool:
 
 
 def _handles_imports(handler: ast.ExceptHandler) -> bool:
-    """Whether it is for what another version of a library lacks."""
+    """Returns True for a handler of features missing in other versions of a library."""
     names = (
         {part.id for part in ast.walk(handler.type) if isinstance(part, ast.Name)}
         if handler.type
@@ -284,9 +288,9 @@ def _handles_imports(handler: ast.ExceptHandler) -> bool:
     return bool(names) and names <= {"ImportError", "ModuleNotFoundError"}
 
 
-def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
-    """Returns what a call gives for a parameter; None where it leaves the default."""
+def _argument(call: ast.Call, index: int, name: str) -> ast.expr | None:
+    """Returns the argument of a call for a parameter; None for the default."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
-    return call.args[place] if 0 <= place < len(call.args) else None
+    return call.args[index] if 0 <= index < len(call.args) else None

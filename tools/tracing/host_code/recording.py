@@ -1,6 +1,10 @@
-"""Notes what the host code of a candidate chooses while it runs: its text is compiled with a call round each choice.
+"""Records decisions of a candidate's host code: its source is compiled with a call around each
+choice.
 
-Runs in a candidate's process. Names, lines and values are those of the text itself.
+Runs in a candidate's process. Names, lines and values are those of the source. Example: `if rows >
+64:` as choice 3 is compiled as `if __kernelwright_choices__.condition(3, rows > 64):`, and
+`TABLE[n]` as choice 4 as `__kernelwright_choices__.result(4,
+TABLE[__kernelwright_choices__.operand(4, n)])`.
 """
 
 from __future__ import annotations
@@ -26,9 +30,11 @@ from kernelwright.tools.tracing.host_code.choices import (
 )
 
 RECORDER = "__kernelwright_choices__"
-"""The name of the recorder among a candidate's globals. It ends with underscores, so a class does not mangle it."""
+"""Name of the recorder among a candidate's globals. Ends with underscores, so that classes do not
+mangle it."""
 LEAST_OPERANDS = {ast.Subscript: 2, ast.Call: 2, ast.BinOp: 4}
-"""Different operands that have to give one result before that result counts as the only one."""
+"""Number of different operands with an equal result from which that result counts as the only one.
+"""
 MAX_REPR_CHARACTERS = 200
 _DECIDING = (bool, int, float, str, bytes, tuple, list, dict, set, type(None))
 _COMPARABLE = (*_DECIDING, FunctionType, type, torch.dtype)
@@ -36,7 +42,7 @@ _COMPARABLE = (*_DECIDING, FunctionType, type, torch.dtype)
 
 
 class ChoiceRecorder:
-    """What was chosen so far, at every size together."""
+    """Choices recorded so far, over all sizes."""
 
     def __init__(self) -> None:
         self.choices: list[ChoicePoint] = []
@@ -47,7 +53,7 @@ class ChoiceRecorder:
 
     @contextlib.contextmanager
     def counted(self, counts: bool) -> Iterator[None]:
-        """What is chosen inside the block counts, unless it raises or `counts` says otherwise."""
+        """Context manager whose choices count, unless it raises or `counts` is False."""
         self._pending = {}
         held = {number: set(results) for number, results in self._results.items()}
         try:
@@ -60,8 +66,9 @@ class ChoiceRecorder:
         finally:
             self._pending = {}
 
-    def told(self) -> list[int]:
-        """Returns the outcomes of each choice as a sum of TRUE, FALSE and STUCK; 0 where it was never made."""
+    def outcomes_by_choice(self) -> list[int]:
+        """Returns the outcomes of each choice as a sum of TRUE, FALSE and STUCK; 0 if never
+        reached."""
         return [
             self._outcomes.get(number, 0) | self._stuck(number)
             for number in range(len(self.choices))
@@ -74,22 +81,22 @@ class ChoiceRecorder:
 
     # -------------------------------------------------------------- called by the candidate's code
     def condition(self, number: int, value: Any) -> Any:
-        """Notes whether a value is true, and returns it."""
+        """Records the truth of a value; returns the value."""
         if isinstance(value, _DECIDING):
             self._pending[number] = self._pending.get(number, 0) | (TRUE if value else FALSE)
         return value
 
     def answer(self, number: int, value: Any) -> Any:
-        """Notes the answer of a call if that is True or False, and returns it."""
+        """Records the result of a call if True or False; returns it."""
         return self.condition(number, value) if type(value) is bool else value
 
     def operand(self, number: int, value: Any) -> Any:
-        """Notes the operand of a look-up or an operator, and returns it."""
+        """Records the operand of a look-up or operator; returns it."""
         self._keep(self._operands, number, value)
         return value
 
     def result(self, number: int, value: Any) -> Any:
-        """Notes the result of a look-up or an operator, and returns it."""
+        """Records the result of a look-up or operator; returns it."""
         self._keep(self._results, number, value)
         return value
 
@@ -100,9 +107,9 @@ class ChoiceRecorder:
     def _keep(self, table: dict[int, set[Any]], number: int, value: Any) -> None:
         if not isinstance(value, _COMPARABLE):
             return
-        kept = table.setdefault(number, set())
-        if len(kept) < max(LEAST_OPERANDS.values()):
-            kept.add(repr(value)[:MAX_REPR_CHARACTERS])
+        values = table.setdefault(number, set())
+        if len(values) < max(LEAST_OPERANDS.values()):
+            values.add(repr(value)[:MAX_REPR_CHARACTERS])
 
 
 def compiled(text: str, path: str, recorder: ChoiceRecorder) -> CodeType:
@@ -119,10 +126,11 @@ class _Instrument(ast.NodeTransformer):
     """Puts a call of the recorder round each choice."""
 
     def __init__(self, numbers: dict[int, int], choices: list[ChoicePoint]) -> None:
-        self._numbers, self._choices = numbers, choices
+        self._numbers = numbers
+        self._choices = choices
 
     def visit(self, node: ast.AST) -> Any:
-        """Returns a node with the choices inside of it recorded."""
+        """Returns a node with its inner choices instrumented."""
         number = self._numbers.get(id(node))
         changed: Any = self.generic_visit(node)
         if isinstance(node, ast.Try):
@@ -149,7 +157,8 @@ class _Instrument(ast.NodeTransformer):
         return self._call("result", number, node)
 
     def _mark_end(self, node: ast.Try) -> None:
-        """Notes for each handler that the block came to its last statement, or, where that goes on, behind it."""
+        """Records for each handler that the block reached its last statement or, if that continues,
+        the point after it."""
         last = node.body[-1]
         before = isinstance(last, ast.Return | ast.Raise | ast.Break | ast.Continue)
         if before and len(node.body) == 1:

@@ -1,11 +1,13 @@
-"""Finds what host code reads beside its arguments, its weights and its own constants, and no verdict varies: streams,
-hooks, threads, settings of libraries, names and times.
+"""Finds reads of host code beside its arguments, weights and constants that no verdict varies:
+streams, hooks, threads, settings of libraries, names and times.
 
-An answer may follow such a value by arithmetic, without any choice. So the vocabulary of host code is a closed one:
-tensors and their forms, layers, launches, what a GPU is able to, and Python's functions of their arguments alone. Every
-other name is a reading of the surroundings. Trusted: reads a text, and does not run it.
+An answer may depend on such a value by arithmetic, without any choice. So the vocabulary of host
+code is closed: tensors and their forms, layers, launches, properties of a GPU, and Python's pure
+functions. Every other name is a read of the surroundings. Trusted: reads a source, and does not run
+it.
 
-Example: `scale = 1.0 / threading.active_count()` reads `threading.active_count`; `triton.cdiv(n, BLOCK)` is vocabulary.
+Example: `scale = 1.0 / threading.active_count()` reads `threading.active_count`; `triton.cdiv(n,
+BLOCK)` is vocabulary.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ PURE_MODULES = frozenset({
     "math", "typing", "typing_extensions", "collections", "dataclasses", "enum", "functools", "itertools", "operator",
     "abc", "numbers", "types", "copy", "contextlib", "packaging", "__future__",
 })  # fmt: skip
-"""Modules whose functions follow from their arguments alone."""
+"""Modules whose functions depend on their arguments alone."""
 TORCH_ROOMS = (
     "torch.nn", "torch.autograd", "torch.linalg", "torch.fft", "torch.special", "torch.library", "torch.fx.wrap",
     "torch.nested", "torch.onnx.is_in_onnx_export",
@@ -40,7 +42,7 @@ TORCH_CUDA_NAMES = frozenset({
     "is_bf16_supported", "synchronize", "current_device", "amp", "device_count", "FloatTensor", "HalfTensor", "Stream",
     "Event", "stream", "current_stream", "graph", "CUDAGraph", "wait_stream", "wait_event", "record_event",
 })  # fmt: skip
-"""What a GPU is able to, where the host waits for it, and in which order it works."""
+"""Properties, synchronisation and ordering of a GPU."""
 OTHER_PATHS = frozenset({
     "logging.getLogger", "logging.info", "logging.debug", "logging.warning", "warnings.warn",
 })  # fmt: skip
@@ -80,7 +82,7 @@ STATES_OF_TENSORS = frozenset({
     "untyped_storage", "get_device", "names", "has_names", "is_inference", "is_coalesced", "is_set_to", "share_memory_",
     "pin_memory",
 })  # fmt: skip
-"""Of tensors: which GPU they lie on, and what became of them."""
+"""States of tensors: their GPU and history."""
 PURE_BUILTINS = frozenset({
     "abs", "all", "any", "bool", "bytes", "callable", "chr", "classmethod", "complex", "dict", "divmod", "enumerate",
     "filter", "float", "format", "frozenset", "int", "isinstance", "issubclass", "iter", "len",
@@ -158,22 +160,23 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Takes `getattr(x, "name")` for `x.name`, and likewise where one is asked for, set or deleted."""
+        """Treats `getattr(x, "name")` as `x.name`, likewise for hasattr, setattr and delattr."""
         is_look_up = isinstance(node.func, ast.Name) and node.func.id in LOOKING_UP
         if not is_look_up or len(node.args) < 2:
             self.generic_visit(node)
             return
-        receiver, name, *others = node.args
+        receiver, name, *further_arguments = node.args
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             self.visit(ast.copy_location(ast.Attribute(receiver, name.value, ast.Load()), node))
         else:
             self._note(node)
-            others = [receiver, name, *others]
-        for value in others:
+            further_arguments = [receiver, name, *further_arguments]
+        for value in further_arguments:
             self.visit(value)
 
     def _is_known(self, node: ast.Attribute) -> bool:
-        """Whether an attribute is vocabulary, or one that the text gives to an object of its own."""
+        """Returns True for an attribute in the vocabulary, or one that the source gives to its own
+        object."""
         name = node.attr
         if name in PRIVATE_VOCABULARY:
             return True
@@ -229,7 +232,7 @@ def _is_impure_builtin(name: str) -> bool:
 
 
 def _is_vocabulary(path: str) -> bool:
-    """Whether a dotted path from an import reads nothing of the surroundings."""
+    """Returns True if a dotted path from an import reads nothing of the surroundings."""
     root, *names = path.split(".")
     is_private = any(n.startswith("_") and n not in PUBLIC_WITH_UNDERSCORE for n in names)
     if is_private or path in DYNAMIC_PATHS:

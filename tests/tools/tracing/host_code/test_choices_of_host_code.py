@@ -61,7 +61,7 @@ def unseen(body: str, widths: tuple[int, ...] = (8,)) -> list[tuple[str, str]]:
         for shape in SHAPES:
             with recorder.counted(True):
                 model.forward(Tensor(*shape))
-    choices = one_sided_choices(text, recorder.told(), [[width] for width in widths])
+    choices = one_sided_choices(text, recorder.outcomes_by_choice(), [[width] for width in widths])
     return [(choice.text, choice.never) for choice in choices]
 
 
@@ -132,7 +132,7 @@ def test_outcomes_of_a_size_that_raises_or_is_not_replayed_do_not_count():
         scope["f"](1)
     with recorder.counted(False):
         scope["f"](10)
-    assert recorder.told() == [2]
+    assert recorder.outcomes_by_choice() == [2]
 
 
 def test_an_expression_of_thousands_of_terms_is_recorded():
@@ -140,4 +140,4 @@ def test_an_expression_of_thousands_of_terms_is_recorded():
     recorder = ChoiceRecorder()
     with recorder.counted(True):
         exec(compiled(text, "candidate.py", recorder), {RECORDER: recorder})
-    assert recorder.told() == [1]
+    assert recorder.outcomes_by_choice() == [1]
