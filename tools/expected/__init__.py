@@ -1,1 +1,1 @@
-"""Expected outputs of a problem, and what else would be right."""
+"""Expected outputs of a problem, and other correct answers."""

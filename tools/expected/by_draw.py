@@ -1,4 +1,9 @@
-"""One output compared by the rule of the draw that it comes from."""
+"""Compares an output by the rule of its draw.
+
+Example: on the draw `own` every element is compared by the tolerance of its row; on `nan` NaN
+positions must also be equal; on `exponents` each element is also compared relative to its own size;
+on `matrices` float32 outputs may not lose bits that a single rounding preserves.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +38,22 @@ if TYPE_CHECKING:
     from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 
 TF32_SHARE_OF_ERROR = 0.5
-"""Of the reference's error in tf32, which counts as eager's own at each element: `measure` allows eight times that, so
-a candidate may be off by four times what tf32 is off by there. Of two runs in tf32 one is often twice as wrong as the
-other at an element where little is left of a sum. What is wrong everywhere is found by the mean, below.
-"""
+"""Share of the reference's error in tf32 that counts as eager's own at each element. `measure`
+allows eight times that, so a candidate may deviate by four times the tf32 error there. Of two tf32
+runs, one is often twice as wrong as the other at an element after cancellation. Errors everywhere
+are found by the mean (MAX_TF32_ERROR_IN_RMS)."""
 MIN_TF32_ERROR_IN_RMS = 2.5
-"""Of the RMS of that error over the elements that are off at all: the least that counts at any one element. Where
-inputs are near 0, an output is what the biases make of it, one number a channel, and that one is right by luck.
-"""
+"""Minimum error per element, in multiples of the tf32 error's RMS over affected elements. For
+inputs near 0 an output is determined by the biases, a number per channel, which may be correct by
+chance."""
 MAX_TF32_ERROR_IN_RMS = 1.2
-"""Times the RMS of that error, over the whole output: what a candidate's own may be. It is 0.15 to 1 with operands in
-tf32, rounded or cut, and 1.22 to 5.6 with operands in bf16 (the cases of tests/tools/expected/test_by_draw.py).
-"""
+"""Maximum RMS error of a candidate over the whole output, in multiples of the tf32 error's RMS.
+With operands in tf32, rounded or truncated, the ratio is 0.15 to 1; with operands in bf16 1.22 to
+5.6 (cases of tests/tools/expected/test_by_draw.py)."""
 
 DRAWS_COMPARED_WHERE_FINITE = (*WITH_NAN, Draw.INFINITE, Draw.ZERO_ROWS)
-"""Draws of which what is not finite is left out of the comparison. Not the draw `named`: its numbers lie where a
-candidate's function jumps.
-"""
+"""Draws whose non-finite elements are excluded from the comparison. Not the draw `named`: its
+numbers lie at jumps of a candidate's function."""
 DRAWS_OF_ALL_SIZES = (
     Draw.OWN,
     Draw.SIGNED,
@@ -60,9 +64,9 @@ DRAWS_OF_ALL_SIZES = (
 )
 """Draws on which single elements are held to their own size."""
 MAX_SQUARABLE_FP32 = 1e19
-"""The largest number whose square float32 still holds: larger errors are left out of a mean."""
+"""The largest number with a finite float32 square: larger errors are excluded from means."""
 MIN_RMS = 1e-300
-"""Stands for the RMS of an error that is 0, where something is divided by it."""
+"""Replaces an RMS of 0 as a divisor."""
 
 
 def measure_by_draw(
@@ -75,12 +79,13 @@ def measure_by_draw(
     tf32_errors: Callable[[], list[Tensor] | None] = lambda: None,
     kind: ArithmeticKind = ArithmeticKind.ROUNDED,
 ) -> ComparedOutput:
-    """Compares output `number` of a candidate with what is expected.
+    """Compares output `number` of a candidate with the expected output.
 
-    name: of the draw, as it is told. tolerance: eager's error on another draw, for one without float64 or on which
-    eager overflowed. moved: outputs off by what an honest candidate may be off by, or the steps of outputs that step.
-    tf32_errors: by how much the outputs are off where the problem's convolutions are in tf32, None where it has none;
-    both are asked for only where the output is wrong without them. kind: how the output comes about.
+    name: that of the draw in messages. tolerance: eager's error on another draw, for a draw without
+    float64 or on which eager overflowed. moved: outputs that deviate as an honest candidate's may,
+    or the steps of stepped outputs. tf32_errors: errors of the outputs with convolutions in tf32,
+    None without convolutions; both are called only for a wrong output. kind: arithmetic of the
+    output.
     """
     eager = expected.eager[number]
     exact = None if expected.exact is None else expected.exact[number]
@@ -89,18 +94,20 @@ def measure_by_draw(
     def compared(
         perturbed: Callable[[], Tensor | StepReach] | None, *, explained: bool
     ) -> ComparedOutput:
-        given: dict[str, Any] = {
+        common: dict[str, Any] = {
             "kind": kind, "eps": expected.coarsest_eps(), "draw": name, "output": number, "moved": perturbed,
             "explained": explained,
         }  # fmt: skip
         if expected.draw in WITH_NAN:
-            return measure_with_nan(mine, eager, exact, **given)
+            return measure_with_nan(mine, eager, exact, **common)
         if expected.draw in WITH_INFINITIES or (
             expected.draw == Draw.ZERO_ROWS and not expected.finite()
         ):
-            return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
-        held = expected.draw in DRAWS_OF_ALL_SIZES
-        measured = measure(mine, eager, exact, tolerance=tolerance, small_elements=held, **given)
+            return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **common)
+        checks_small_elements = expected.draw in DRAWS_OF_ALL_SIZES
+        measured = measure(
+            mine, eager, exact, tolerance=tolerance, small_elements=checks_small_elements, **common
+        )
         if expected.draw == Draw.OWN and measured.check.passed and kind is ArithmeticKind.ROUNDED:
             cut = cut_bits(mine, eager)
             return measured if cut is None else _cut(measured, cut, mine, expected, number)
@@ -115,25 +122,29 @@ def measure_by_draw(
     special = expected.special()
     may_move = not special or (exact is not None and expected.draw in DRAWS_COMPARED_WHERE_FINITE)
     plain = perturbed if may_move else None
-    found = compared(plain, explained=False)
-    if found.check.passed:
-        return found
-    errors = tf32_errors() if found.fault is Fault.MISMATCH and mine.is_floating_point() else None
+    first_comparison = compared(plain, explained=False)
+    if first_comparison.check.passed:
+        return first_comparison
+    errors = (
+        tf32_errors()
+        if first_comparison.fault is Fault.MISMATCH and mine.is_floating_point()
+        else None
+    )
     if errors is None:
         return compared(plain, explained=True)
     base = eager if exact is None else exact
-    own = _rms(mine, base)
-    ratio = own / max(_rms(errors[number]), MIN_RMS)
+    own_rms = _rms(mine, base)
+    ratio = own_rms / max(_rms(errors[number]), MIN_RMS)
     moves = None if special or perturbed is None or kind is ArithmeticKind.STEPPED else perturbed
     if (
         special
         or ratio <= MAX_TF32_ERROR_IN_RMS
-        or (moves is not None and own <= _rms(moves(), base))
+        or (moves is not None and own_rms <= _rms(moves(), base))
     ):
         off = cache(lambda: _off_by(base, errors[number], None if moves is None else moves()))
-        again = compared(off, explained=False)
-        if again.check.passed:
-            return _noted(again)
+        repeated = compared(off, explained=False)
+        if repeated.check.passed:
+            return _noted(repeated)
     return _with_ratio(compared(plain, explained=True), ratio)
 
 
@@ -144,7 +155,7 @@ def _held_to_own_size(
     number: int,
     perturbed: Callable[[], Tensor | StepReach] | None,
 ) -> ComparedOutput:
-    """The comparison of a function of single elements, each of which is held to its own size, too."""
+    """Compares an elementwise function's output, also relative to each element's own size."""
     eager = expected.eager[number]
     if expected.exact is None or not eager.is_floating_point() or not eager.numel():
         return measured
@@ -170,8 +181,9 @@ def _held_to_one_rounding(
     number: int,
     tf32_errors: Callable[[], list[Tensor] | None],
 ) -> ComparedOutput:
-    """The comparison of an output whose numbers eager rounds once, or whose rows are equal. Convolutions may be in
-    tf32, also at a size at which cuDNN's are not.
+    """Compares an output whose numbers eager rounds once, or with equal rows.
+
+    Convolutions may be in tf32, also at a size at which cuDNN's are not.
     """
     eager = expected.eager[number]
     exact = None if expected.exact is None else expected.exact[number]
@@ -187,7 +199,7 @@ def _held_to_one_rounding(
 def _cut(
     measured: ComparedOutput, cut: Tensor, mine: Tensor, expected: ExpectedOutputs, number: int
 ) -> ComparedOutput:
-    """The comparison of an output whose last bits are cut off."""
+    """Returns the failed comparison of an output with truncated bits."""
     base = expected.eager[number] if expected.exact is None else expected.exact[number]
     return _failed(measured, cut, mine, base, number, CUT_BITS).with_(fault=Fault.PRECISION)
 
@@ -200,9 +212,10 @@ def _failed(
 
 
 def _off_by(base: Tensor, errors: Tensor, perturbed: Tensor | None) -> Tensor:
-    """Outputs whose distance from `base` is the error that an honest candidate may have: at each element the largest of
-    the scaled tf32 error there, of its RMS (behind a relu the error of one run may be 0 by luck), and of the distance
-    of `perturbed`.
+    """Returns outputs at the distance from `base` that an honest candidate may have.
+
+    At each element this is the largest of the scaled tf32 error, its RMS (after a relu the error of
+    a single run may be 0 by chance), and the distance of `perturbed`.
     """
 
     errors.nan_to_num_(nan=0.0, posinf=0.0)  # they are nobody else's
@@ -215,31 +228,30 @@ def _off_by(base: Tensor, errors: Tensor, perturbed: Tensor | None) -> Tensor:
 
 
 def _rms(values: Tensor, base: Tensor | None = None) -> float:
-    """Root mean square, of the distances from `base` where there is one, as if what is not finite, or too large for a
-    square, were right.
-    """
+    """Returns the root mean square of values, or of their distances from `base`; non-finite or huge
+    values count as correct."""
     import torch
 
     squares = torch.zeros((), dtype=torch.float64, device=values.device)
-    others = [None] * (values.numel() // PIECE_ELEMENTS + 1) if base is None else _pieces(base)
-    for piece, other in zip(_pieces(values), others, strict=False):
-        errors = piece if other is None else piece - other
-        known = torch.where(errors.abs() < MAX_SQUARABLE_FP32, errors, 0.0)
-        squares += torch.linalg.vector_norm(known, dtype=torch.float64).square()
+    base_pieces = [None] * (values.numel() // PIECE_ELEMENTS + 1) if base is None else _pieces(base)
+    for piece, base_piece in zip(_pieces(values), base_pieces, strict=False):
+        errors = piece if base_piece is None else piece - base_piece
+        bounded = torch.where(errors.abs() < MAX_SQUARABLE_FP32, errors, 0.0)
+        squares += torch.linalg.vector_norm(bounded, dtype=torch.float64).square()
     return math.sqrt(float(squares) / max(values.numel(), 1))
 
 
 def _pieces(tensor: Tensor) -> Sequence[Tensor]:
-    """The elements of an output that may take gigabytes, in order."""
+    """Yields the elements of an output, possibly gigabytes, in order."""
     return tensor.reshape(-1).split(PIECE_ELEMENTS)
 
 
 def _with_ratio(measured: ComparedOutput, ratio: float) -> ComparedOutput:
-    """Says of an output that is wrong by rounding how it compares with tf32."""
+    """Adds the ratio to tf32's error to the hint of an output with rounding errors."""
     if measured.mismatch is None or measured.fault is not Fault.PRECISION:
         return measured
-    told = f"RMS error {ratio:.2f} times that of the problem's own convolutions in tf32. {measured.mismatch.hint}"
-    return measured.with_(mismatch=measured.mismatch.with_(hint=told))
+    hint = f"RMS error {ratio:.2f} times that of the problem's own convolutions in tf32. {measured.mismatch.hint}"
+    return measured.with_(mismatch=measured.mismatch.with_(hint=hint))
 
 
 def _noted(measured: ComparedOutput) -> ComparedOutput:

@@ -1,13 +1,14 @@
-"""Inputs that are equal in every draw of `get_inputs` (zeros, masks, positions, lengths), drawn anew from their
-carrier: a kernel that works them out, or leaves them out, is then wrong.
+"""Redraws inputs that are equal in every draw of `get_inputs` (zeros, masks, positions, lengths).
 
-Floats are normal numbers, booleans fall by a coin, and so do inputs of two values; whole numbers come from the range
-that they show, in their order where they never fall, and as a permutation where each is there once. The reference is
-the oracle of its domain: where it raises, or is not finite, on what was drawn, values nearer to the problem's own are
-tried. An input whose values it does not use stays as it is: nothing says which other values are legal.
+A kernel that recomputes or ignores them is then wrong. Floats become normal numbers; booleans, and
+inputs of two values, random choices; integers are drawn from the observed range, sorted if they
+never decrease, and permuted if each occurs once. The reference decides about the domain: if it
+raises, or is not finite, on the new values, values nearer to the problem's own are tried. An input
+that the reference does not use is unchanged: nothing shows which other values are legal.
 
-Example: `torch.full((4,), 128)` (every sequence is full) becomes `[17, 128, 3, 90]`; a causal mask of True and False
-gets random places, at first everywhere, then in one place of eight, so that no row is without any True.
+Example: `torch.full((4,), 128)` (every sequence is full) becomes `[17, 128, 3, 90]`; a causal mask
+is randomised, at first everywhere, then at an eighth of its positions, so that no row is without
+any True.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.expected.prepared_problem import PreparedProblem
 
 EQUAL_DRAWS = 3
-"""Draws in which an input must be equal to count as one that never varies."""
+"""Number of draws in which a constant input must be equal."""
 SHARES = (1.0, 0.25, 0.05)
 """Shares of the elements that are drawn anew, tried in this order."""
 TRIES_PER_SHARE = 2
@@ -36,34 +37,34 @@ Accepts = Callable[[list[Any]], bool]
 
 
 def constant_inputs(draws: Sequence[Sequence[Any]]) -> tuple[int, ...]:
-    """Returns the places of the tensors that are equal in all of several draws."""
+    """Returns the indices of the tensors that are equal in all of several draws."""
     import torch
 
-    first, *others = draws
+    first, *further_draws = draws
     return tuple(
-        place
-        for place, value in enumerate(first)
+        index
+        for index, value in enumerate(first)
         if isinstance(value, torch.Tensor)
         and value.numel()
-        and all(same_bits(value, draw[place]) for draw in others)
+        and all(same_bits(value, draw[index]) for draw in further_draws)
     )
 
 
 def redraw_constant_inputs(
     prepared: PreparedProblem, model: Any, inputs: list[Any], seed: int
 ) -> tuple[int, ...]:
-    """Draws the inputs of a prepared problem that never vary anew, in place of the list. Returns their places.
+    """Redraws the constant inputs of a prepared problem, modifying the list. Returns their indices.
 
-    On a GPU whole numbers are left alone: an index out of range ends the process there.
+    On a GPU integers are unchanged: an index out of range ends the process there.
     """
     import torch
 
     reference = prepared.reference
     draws = [reference.inputs(seed + number) for number in range(1, EQUAL_DRAWS)]
-    places = constant_inputs([inputs, *draws])
+    indices = constant_inputs([inputs, *draws])
     if reference.device != "cpu":
-        places = tuple(
-            p for p in places if inputs[p].is_floating_point() or inputs[p].dtype == torch.bool
+        indices = tuple(
+            p for p in indices if inputs[p].is_floating_point() or inputs[p].dtype == torch.bool
         )
 
     def answer(drawn: list[Any]) -> list[Any]:
@@ -71,7 +72,7 @@ def redraw_constant_inputs(
         outputs = reference.run(model, copies, seed & 0x7FFFFFFF)
         return [o for o in outputs if isinstance(o, torch.Tensor)]
 
-    before = answer(inputs) if places else []
+    before = answer(inputs) if indices else []
 
     def accepts(drawn: list[Any]) -> bool:
         try:
@@ -82,96 +83,110 @@ def redraw_constant_inputs(
         finite = all(bool(o.isfinite().all()) for o in floating)
         return finite and any(not same_bits(o, b) for o, b in zip(outputs, before, strict=False))
 
-    return redraw(inputs, places, seed, accepts)
+    return redraw(inputs, indices, seed, accepts)
 
 
 def is_whole(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds whole numbers or booleans."""
+    """Returns True for a tensor of integers or booleans."""
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def redraw(
-    inputs: list[Any], places: Sequence[int], seed: int, accepts: Accepts
+    inputs: list[Any], indices: Sequence[int], seed: int, accepts: Accepts
 ) -> tuple[int, ...]:
-    """Draws the inputs at these places anew, as far from the problem's own as the reference accepts. Returns the places
-    that were changed; `inputs` is changed in place of the list.
+    """Redraws the inputs at these indices, as far from the problem's own as the reference accepts.
+
+    Returns the indices of the changed inputs; modifies `inputs`.
     """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
     changed: list[int] = []
-    for place in places:
-        for drawn in _nearer_and_nearer(inputs[place], generator):
-            if same_bits(drawn, inputs[place]):
+    for index in indices:
+        for drawn in _nearer_and_nearer(inputs[index], generator):
+            if same_bits(drawn, inputs[index]):
                 continue
-            if accepts([*inputs[:place], drawn, *inputs[place + 1 :]]):
-                inputs[place] = drawn
-                changed.append(place)
+            if accepts([*inputs[:index], drawn, *inputs[index + 1 :]]):
+                inputs[index] = drawn
+                changed.append(index)
                 break
     return tuple(changed)
 
 
-def _nearer_and_nearer(own: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
-    """Yields other values for a tensor, the farthest from its own ones first."""
+def _nearer_and_nearer(
+    original: torch.Tensor, generator: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """Yields other values for a tensor, the farthest from its own first."""
     import torch
 
-    if own.is_complex():
-        parts = torch.view_as_real(own.resolve_conj().contiguous())
+    if original.is_complex():
+        parts = torch.view_as_real(original.resolve_conj().contiguous())
         yield from (torch.view_as_complex(drawn) for drawn in _nearer_and_nearer(parts, generator))
-    elif own.dtype == torch.bool or own.is_floating_point():
-        drawing = _coins if own.dtype == torch.bool or holds_two_values(own) else _normal_numbers
+    elif original.dtype == torch.bool or original.is_floating_point():
+        drawing = (
+            _coins
+            if original.dtype == torch.bool or holds_two_values(original)
+            else _normal_numbers
+        )
         for share in SHARES:
             for _ in range(TRIES_PER_SHARE):
-                where = torch.rand(own.shape, generator=generator).to(own.device) < share
-                yield torch.where(where, drawing(own, generator), own)
+                mask = torch.rand(original.shape, generator=generator).to(original.device) < share
+                yield torch.where(mask, drawing(original, generator), original)
     else:
-        yield from _whole_numbers(own, generator)
+        yield from _whole_numbers(original, generator)
 
 
-def _coins(own: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One of the two values of a tensor for each element; True and False for booleans. Of four rows two fall by a coin,
-    one begins with the first value and ends with the other, and one holds a single element of the first.
+def _coins(original: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Returns a random choice of the tensor's two values for each element; True and False for
+    booleans.
+
+    Of four rows two are random, the third starts with the first value and ends with the other, and
+    the fourth has a single element of the first.
     """
     import torch
 
-    heads = torch.rand(own.shape, generator=generator) < 0.5
-    if own.dim() and own.shape[-1] > 1:
-        columns, places = own.shape[-1], torch.arange(own.shape[-1])
+    heads = torch.rand(original.shape, generator=generator) < 0.5
+    if original.dim() and original.shape[-1] > 1:
+        columns, columns_range = original.shape[-1], torch.arange(original.shape[-1])
         lengths, singles, turns = (
-            torch.randint(1 << 30, (*own.shape[:-1], 1), generator=generator) for _ in range(3)
+            torch.randint(1 << 30, (*original.shape[:-1], 1), generator=generator) for _ in range(3)
         )
-        heads = torch.where(turns % 4 == 2, places <= lengths % columns, heads)
-        heads = torch.where(turns % 4 == 3, places == singles % columns, heads)
-    heads = heads.to(own.device)
-    return heads if own.dtype == torch.bool else torch.where(heads, own.amax(), own.amin())
+        heads = torch.where(turns % 4 == 2, columns_range <= lengths % columns, heads)
+        heads = torch.where(turns % 4 == 3, columns_range == singles % columns, heads)
+    heads = heads.to(original.device)
+    return (
+        heads
+        if original.dtype == torch.bool
+        else torch.where(heads, original.amax(), original.amin())
+    )
 
 
-def _normal_numbers(own: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Normal numbers of the tensor's own size, which rise or repeat where its own numbers do."""
+def _normal_numbers(original: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Returns normal numbers of the tensor's magnitude, sorted or repeated if its own numbers are."""
     import torch
 
-    size = float(own.double().abs().mean()) or 1.0
-    drawn = (torch.randn(own.shape, generator=generator) * size).to(own.device, own.dtype)
+    size = float(original.double().abs().mean()) or 1.0
+    drawn = (torch.randn(original.shape, generator=generator) * size).to(
+        original.device, original.dtype
+    )
     if (
-        own.dim()
-        and own.shape[-1] > 1
-        and own.itemsize > 1
-        and bool((own != own.flatten()[0]).any())
+        original.dim()
+        and original.shape[-1] > 1
+        and original.itemsize > 1
+        and bool((original != original.flatten()[0]).any())
     ):
-        if bool((own.diff(dim=-1) >= 0).all()):
+        if bool((original.diff(dim=-1) >= 0).all()):
             return drawn.sort(dim=-1).values
-        if own.dim() > 1 and says_things_twice(own):
-            return own
+        if original.dim() > 1 and says_things_twice(original):
+            return original
     return drawn
 
 
-def _whole_numbers(own: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
-    """Whole numbers from the range that the tensor shows; of one number that is everywhere the range begins at 0, then
-    at 1.
-    """
+def _whole_numbers(original: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
+    """Yields integers from the observed range; for a constant the range starts at 0, then at 1."""
     import torch
 
-    flat, low, high = own.flatten().cpu(), int(own.min()), int(own.max())
+    flat, low, high = original.flatten().cpu(), int(original.min()), int(original.max())
 
     def uniform(first: int, last: int) -> torch.Tensor:
         return torch.randint(first, last + 1, flat.shape, generator=generator, dtype=torch.int64)
@@ -187,13 +202,14 @@ def _whole_numbers(own: torch.Tensor, generator: torch.Generator) -> Iterator[to
     if flat.unique().numel() == flat.numel() > 1:
         drawn += [flat[torch.randperm(flat.numel(), generator=generator)]]
     for values in drawn:
-        yield values.to(own.device, own.dtype).view(own.shape)
+        yield values.to(original.device, original.dtype).view(original.shape)
 
 
 def _rising(
     low: int, high: int, count: int, distinct: bool, generator: torch.Generator
 ) -> torch.Tensor:
-    """Numbers that never fall, from `low` to `high`, both included; each once where the problem's are `distinct`."""
+    """Returns nondecreasing numbers from `low` to `high`, inclusive; strictly increasing if
+    `distinct`."""
     import torch
 
     if distinct and high - low < 1 << 20:

@@ -1,7 +1,9 @@
-"""Whether a reference's answer depends on elements of its inputs that a kernel did not read.
+"""Checks whether a reference's answer depends on input elements that a kernel did not read.
 
-A kernel that does not read some elements gives the same answer whatever they hold. So the reference is run again with
-other values there: where its answer changes, the kernel is wrong on one of the two inputs. No tolerance is involved.
+Such a kernel gives the same answer for any values there. So the reference is run again with other
+values: if its answer changes, the kernel is wrong for one of the two inputs. No tolerance is
+involved. Example: `x.sum()` where the last 3 of 1,000 elements were not read: with x[997:] replaced
+by another draw, the sum changes.
 """
 
 from __future__ import annotations
@@ -31,23 +33,23 @@ Unread = Sequence[tuple[int, Sequence[tuple[int, int]]]]
 def require_inputs_read(
     prepared: PreparedProblem, expected: ExpectedOutputs, unread: Unread
 ) -> None:
-    """Raises Failed where the reference's answer on this draw depends on elements that were not read."""
+    """Raises Failed if the reference's answer on this draw depends on unread elements."""
     if prepared.random_outputs:
         return
-    for place, ranges in unread:
-        tensor = expected.inputs[place]
+    for index, ranges in unread:
+        tensor = expected.inputs[index]
         mask = _mask(tensor, ranges)
-        if mask is None or (not bool(mask.all()) and _is_read_in_part(prepared, tensor, place)):
+        if mask is None or (not bool(mask.all()) and _is_read_in_part(prepared, tensor, index)):
             continue
-        for values in _other_values(prepared, expected, place):
+        for values in _other_values(prepared, expected, index):
             changed = values.where(mask, tensor)
-            if _changes_answer(prepared, expected, place, changed):
-                message = _described(prepared.input_named(place), mask)
+            if _changes_answer(prepared, expected, index, changed):
+                message = _described(prepared.input_named(index), mask)
                 raise Failed(Failure(fault=Fault.MISMATCH, message=message))
 
 
 def _mask(tensor: Any, ranges: Sequence[tuple[int, int]]) -> torch.Tensor | None:
-    """The elements of these ranges; None where they are not those of the tensor."""
+    """Returns a mask of these ranges; None if they do not fit the tensor."""
     import torch
 
     if (
@@ -62,11 +64,13 @@ def _mask(tensor: Any, ranges: Sequence[tuple[int, int]]) -> torch.Tensor | None
     return flat.view(tensor.shape)
 
 
-def _is_read_in_part(prepared: PreparedProblem, tensor: torch.Tensor, place: int) -> bool:
-    """Whether a kernel may read a part of an input alone, since the rest follows from it: symmetric matrices, rows that
-    say everything twice, and numbers whose order means something (offsets, permutations).
+def _is_read_in_part(prepared: PreparedProblem, tensor: torch.Tensor, index: int) -> bool:
+    """Returns True if a kernel may read only part of an input: symmetric matrices, repeated rows,
+    and ordered numbers.
+
+    Ordered numbers are offsets and permutations.
     """
-    if prepared.domains[place] != TWO_VALUES and not tensor.is_complex() and repeats_itself(tensor):
+    if prepared.domains[index] != TWO_VALUES and not tensor.is_complex() and repeats_itself(tensor):
         return True
     if tensor.is_complex() or tensor.dtype.itemsize == 1 or not tensor.dim() or tensor.numel() < 2:
         return False
@@ -76,15 +80,16 @@ def _is_read_in_part(prepared: PreparedProblem, tensor: torch.Tensor, place: int
 
 
 def _other_values(
-    prepared: PreparedProblem, expected: ExpectedOutputs, place: int
+    prepared: PreparedProblem, expected: ExpectedOutputs, index: int
 ) -> Iterator[torch.Tensor]:
-    """Yields legal values of one input: another draw of the problem, then values at the ends of its domain."""
+    """Yields legal values of an input: another draw of the problem, then values at the ends of its
+    domain."""
     import torch
 
-    tensor, domain = expected.inputs[place], prepared.domains[place]
-    other = prepared.reference.inputs(expected.rng + 1)[place]
-    if isinstance(other, torch.Tensor) and other.shape == tensor.shape:
-        yield other.to(tensor.dtype)
+    tensor, domain = expected.inputs[index], prepared.domains[index]
+    redrawn = prepared.reference.inputs(expected.rng + 1)[index]
+    if isinstance(redrawn, torch.Tensor) and redrawn.shape == tensor.shape:
+        yield redrawn.to(tensor.dtype)
     if tensor.dtype == torch.bool:
         yield ~tensor
     elif domain == TWO_VALUES:
@@ -102,12 +107,12 @@ def _other_values(
 
 
 def _changes_answer(
-    prepared: PreparedProblem, expected: ExpectedOutputs, place: int, changed: torch.Tensor
+    prepared: PreparedProblem, expected: ExpectedOutputs, index: int, changed: torch.Tensor
 ) -> bool:
-    """Whether the reference, in float64 where it runs so, answers otherwise with this input."""
-    if bool((changed == expected.inputs[place]).all()):
+    """Returns True if the reference's answer changes with this input, in float64 if possible."""
+    if bool((changed == expected.inputs[index]).all()):
         return False
-    inputs = [*expected.inputs[:place], changed, *expected.inputs[place + 1 :]]
+    inputs = [*expected.inputs[:index], changed, *expected.inputs[index + 1 :]]
     exact = expected.exact
     try:
         if exact is not None:
@@ -123,7 +128,7 @@ def _changes_answer(
 
 
 def _differ(answers: Sequence[Any], before: Sequence[Any], least: float) -> bool:
-    """Whether an answer differs where both are finite, by more than rounding."""
+    """Returns True if a finite answer differs by more than rounding."""
     import torch
 
     for now, was in zip(answers, before, strict=True):

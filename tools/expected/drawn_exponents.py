@@ -1,6 +1,7 @@
-"""Draws numbers of every exponent for one input of a reference that computes each element by itself.
+"""Draws numbers of every exponent for an input of an elementwise reference.
 
-The reference says which of them it can be given: where it is not finite, the input keeps the problem's own number.
+The reference determines their legality: at elements with a non-finite output the input keeps the
+problem's number.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_SQUARABLE = 2.0**60
-"""Largest number that is drawn where operators round: its square is far inside of float32."""
+"""Largest drawn number if operators round: its square is well inside float32's range."""
 MAX_PARTS = 8
 """Calls of one size in which exponents are drawn."""
 
@@ -35,12 +36,13 @@ def draw_exponents(
     *,
     with_subnormal: bool,
 ) -> list[Any]:
-    """Replaces one floating input by numbers of every exponent; the other inputs stay.
+    """Replaces a floating input by numbers of every exponent; the other inputs are unchanged.
 
-    part: inputs take turns, and each continues where its last part ended. run: gives the outputs of the reference.
-    with_subnormal: whether numbers are drawn whose squares leave float32's range, and subnormal ones. Where an operator
-    rounds, a kernel that computes `0.01 * (g * g)` for `(0.01 * g) * g` overflows earlier, and a GPU's logarithm or
-    reciprocal may take a subnormal number for zero.
+    part: inputs alternate, and each continues after its last part. run: returns the outputs of the
+    reference. with_subnormal: also draws subnormal numbers, and numbers whose squares leave
+    float32's range. With rounding operators, a kernel that computes `0.01 * (g * g)` for `(0.01 *
+    g) * g` overflows earlier, and a GPU's logarithm or reciprocal may treat a subnormal number as
+    zero.
     """
     import torch
 
@@ -48,18 +50,18 @@ def draw_exponents(
     if not tensors:
         return inputs
     tensor = tensors[part % len(tensors)]
-    own = tensor.clone()
-    tensor.copy_(every_exponent(own, part // len(tensors)))
+    original = tensor.clone()
+    tensor.copy_(every_exponent(original, part // len(tensors)))
     if not with_subnormal and tensor.dtype != torch.float16:
         is_normal = tensor.abs() >= torch.finfo(tensor.dtype).smallest_normal
         is_squarable = is_normal & (tensor.abs() <= MAX_SQUARABLE)
-        tensor.copy_(torch.where(is_squarable, tensor, own))
+        tensor.copy_(torch.where(is_squarable, tensor, original))
     undefined = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
     for output in run([v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]):
         if isinstance(output, torch.Tensor) and output.shape == tensor.shape:
             numbers = output.float() if output.itemsize == 1 else output
             undefined |= ~torch.isfinite(numbers)
-    tensor.copy_(torch.where(undefined, own, tensor))
+    tensor.copy_(torch.where(undefined, original, tensor))
     return inputs
 
 

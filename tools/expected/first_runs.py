@@ -66,10 +66,8 @@ def find_random_outputs(
         tracker = KindTracker([*worked, *tensors_of_model(prepared.model)])
         with tracker:
             counted = count_operations(lambda: runs.append(run(2, worked)))
-        prepared.searches, prepared.exponentiates_products = (
-            counted.searches,
-            counted.exponentiates_products,
-        )
+        prepared.searches = counted.searches
+        prepared.exponentiates_products = counted.exponentiates_products
         prepared.reference.sorts = counted.sorts
         prepared.mixes_elements = counted.mixes_elements
         changed = [worked[i] for i in sorted(prepared.mutated)]

@@ -92,7 +92,8 @@ class KeptProblems:
         """Starts empty. memory: of the GPU; None on a CPU. sharers: number of judges, also of
         other processes, which keep memory there.
         """
-        self._memory, self._sharers = memory, sharers
+        self._memory = memory
+        self._sharers = sharers
         self._problems: OrderedDict[Key, PreparedProblem] = OrderedDict()
         self._draws: OrderedDict[DrawKey, ExpectedOutputs] = OrderedDict()
         self._drawn: dict[DrawKey, int] = {}

@@ -1,8 +1,13 @@
-"""Whether a problem only moves values: each element of its output is one of its inputs' elements, always the same one
-whatever they hold (a transposition, an upsampling, a window, a roll), perhaps rounded.
+"""Decides whether a problem only moves values: each output element is always the same input's
+element, possibly rounded.
 
-There a kernel's work is the move, and operators of torch that lay values out anew do that work. Found by experiment:
-each output must hold, on every draw, what one input holds.
+Examples: transposition, upsampling, window, roll. There the move is a kernel's work, and torch's
+layout operators would do that work. Determined by experiment: each output must equal some input
+element on every draw.
+
+Example: x.t() of x = [[1, 2], [3, 4]], then of [[5, 6], [7, 8]]. With random weights w1, w2 the
+trail of input element (0, 1) is 2 * w1 + 6 * w2, and that of output element (1, 0) is equal; so
+each output's trail occurs among the inputs' trails. For x + 1 no trail does.
 """
 
 from __future__ import annotations
@@ -21,33 +26,36 @@ from kernelwright.tools.numerics.tolerance import real_parts
 from kernelwright.tools.references.input_distributions import Draw
 
 MAX_EXAMINED_ELEMENTS = 1 << 22
-"""Elements of inputs and outputs together, above which nothing is examined on a CPU, where they are sorted."""
+"""Maximum number of elements of inputs and outputs examined on a CPU, where they are sorted."""
 MAX_EXAMINED_ELEMENTS_ON_GPU = 1 << 26
-"""The same on a GPU: half a gigabyte as float64, some of it several times."""
+"""Maximum number of elements examined on a GPU: half a gigabyte as float64, several times."""
 ROUNDING_TYPES = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 """Types that a value may have been rounded to on its way."""
 LOOKED_FOR_FIRST = 16
-"""Outputs that are looked for among the inputs before all of them are: where one is not found, that is the answer."""
+"""Number of outputs searched among the inputs first: if one is missing, the answer is known."""
 MAX_DRAWS = 24
-"""Draws that are examined where fewer do not tell the places of equal values apart: booleans, small integers."""
+"""Maximum number of draws, needed if fewer do not distinguish positions of equal values: booleans,
+small integers."""
 
 
 def only_moves(draws: Iterable[ExpectedOutputs]) -> bool | None:
-    """Two draws or more of one problem at one size, of whatever types; as many are taken as are needed.
+    """Examines two or more draws of a problem at a size, of any types; takes as many as needed.
 
-    None where there are too many elements to examine.
+    None if there are too many elements.
     """
     trails = [_Trail(name) for name in ROUNDING_TYPES]
     for count, draw in enumerate(itertools.islice(draws, MAX_DRAWS), 1):
-        given, made = _values(draw.inputs), _values(draw.eager)
-        if given is None or made is None:
+        input_values, output_values = _values(draw.inputs), _values(draw.eager)
+        if input_values is None or output_values is None:
             return False
-        if given.numel() + made.numel() > (
-            MAX_EXAMINED_ELEMENTS_ON_GPU if made.is_cuda else MAX_EXAMINED_ELEMENTS
+        if input_values.numel() + output_values.numel() > (
+            MAX_EXAMINED_ELEMENTS_ON_GPU if output_values.is_cuda else MAX_EXAMINED_ELEMENTS
         ):
             return None
         trails = [
-            t for t in trails if t.follow(given, made) and (count < 2 or t.leads_everywhere())
+            t
+            for t in trails
+            if t.follow(input_values, output_values) and (count < 2 or t.leads_everywhere())
         ]
         if not trails:
             return False
@@ -65,65 +73,71 @@ def draws_of(prepared: PreparedProblem, seed: int) -> Iterator[ExpectedOutputs]:
 
 
 class _Trail:
-    """Each element's values over several draws, as one number: elements that always held the same have the same."""
+    """Sums of each element's values over draws with random weights: elements with equal values in
+    all draws have equal sums."""
 
     def __init__(self, rounded: str) -> None:
         self._rounded, self._random = rounded, random.Random(rounded)
         self._source: Any = None
-        self._made: Any = None
+        self._outputs: Any = None
         self._constant: Any = None
         self._first: Any = None
 
-    def follow(self, given: Any, made: Any) -> bool:
-        """Adds a draw; False where its outputs have another size than those before."""
+    def follow(self, input_values: Any, output_values: Any) -> bool:
+        """Adds a draw; False if its outputs differ in size from earlier ones."""
         import torch
 
         weight = self._random.uniform(1, 2)
         kind = getattr(torch, self._rounded)
-        source = (given if self._rounded == "float32" else given.to(kind).double()) * weight
+        source = (
+            input_values if self._rounded == "float32" else input_values.to(kind).double()
+        ) * weight
         if self._source is None:
-            self._source, self._made, self._first = source, made * weight, made
-            self._constant = torch.ones_like(made, dtype=torch.bool)
+            self._source, self._outputs, self._first = source, output_values * weight, output_values
+            self._constant = torch.ones_like(output_values, dtype=torch.bool)
             return True
-        if made.shape != self._made.shape or source.shape != self._source.shape:
+        if output_values.shape != self._outputs.shape or source.shape != self._source.shape:
             return False
-        self._constant &= made == self._first
-        self._source, self._made = self._source + source, self._made + made * weight
+        self._constant &= output_values == self._first
+        self._source, self._outputs = self._source + source, self._outputs + output_values * weight
         return True
 
     def leads_everywhere(self) -> bool:
-        """Whether each output held an input's values all along, or one value (padding); and not all only one."""
+        """Returns True if each output had an input's values in all draws, or a constant (padding);
+        and not all only a constant."""
         import torch
 
         if not all(
             map(
                 self._leads_to,
-                range(0, self._made.numel(), -(-self._made.numel() // LOOKED_FOR_FIRST)),
+                range(0, self._outputs.numel(), -(-self._outputs.numel() // LOOKED_FOR_FIRST)),
             )
         ):
             return False
-        found = torch.isin(self._made, self._source)
-        return bool((found & ~self._constant).any()) and bool((found | self._constant).all())
+        is_input = torch.isin(self._outputs, self._source)
+        return bool((is_input & ~self._constant).any()) and bool((is_input | self._constant).all())
 
-    def _leads_to(self, place: int) -> bool:
-        """Whether the output at a place held an input's values all along, or one value."""
-        return bool(self._constant[place]) or bool((self._source == self._made[place]).any())
+    def _leads_to(self, index: int) -> bool:
+        """Returns True if the output at an index had an input's values in all draws, or a constant."""
+        return bool(self._constant[index]) or bool((self._source == self._outputs[index]).any())
 
     def tells_places_apart(self) -> bool:
-        """Whether no two inputs held the same all along."""
+        """Returns True if no two inputs had equal values in all draws."""
         import torch
 
         return int(torch.unique(self._source).numel()) == self._source.numel()
 
 
 def gives_back_inputs(expected: ExpectedOutputs) -> bool:
-    """Whether every expected output holds just what an input holds, in its type: kernels that copy are right then."""
+    """Returns True if every expected output equals an input, in its type: kernels that copy are
+    correct then."""
     return _holds_inputs(expected, converted=False)
 
 
 def converts_inputs(expected: ExpectedOutputs) -> bool:
-    """Whether every expected output holds just what an input holds, some of them in another type: kernels that copy
-    from one type to another are right then, and torch's conversions are the work.
+    """Returns True if every expected output equals an input, some in another dtype.
+
+    Kernels that copy between dtypes are correct then, and torch's conversions are the work.
     """
     return not _holds_inputs(expected, converted=False) and _holds_inputs(expected, converted=True)
 
@@ -131,18 +145,22 @@ def converts_inputs(expected: ExpectedOutputs) -> bool:
 def _holds_inputs(expected: ExpectedOutputs, converted: bool) -> bool:
     import torch
 
-    given = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]
-    wanted = [o.reshape(-1) for o in expected.eager if isinstance(o, torch.Tensor)]
+    input_tensors = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]
+    expected_tensors = [o.reshape(-1) for o in expected.eager if isinstance(o, torch.Tensor)]
     return all(
         any(
-            w.shape == g.shape and (converted or w.dtype == g.dtype) and torch.equal(w, g.to(w.dtype)) for g in given
+            w.shape == g.shape
+            and (converted or w.dtype == g.dtype)
+            and torch.equal(w, g.to(w.dtype))
+            for g in input_tensors
         )
-        for w in wanted
-    )  # fmt: skip
+        for w in expected_tensors
+    )
 
 
 def _values(tensors: list[Any]) -> Any:
-    """All elements as float64, one after the other; NaN and infinities as numbers. None where there are none."""
+    """Returns all elements as float64, concatenated, with NaN and infinities as numbers. None
+    without elements."""
     import torch
 
     parts = [

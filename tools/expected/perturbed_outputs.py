@@ -1,5 +1,7 @@
-"""What the reference makes of inputs beside a draw's: how far off an honest candidate may be where a problem is
-ill-conditioned. In pieces, and with no more tensors at a time than it takes: each may take gigabytes.
+"""Runs the reference on inputs near a draw's: the deviation allowed to an honest candidate of an
+ill-conditioned problem.
+
+Works in pieces with few tensors at a time, each of which may take gigabytes.
 """
 
 from __future__ import annotations
@@ -23,20 +25,23 @@ from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
 
 PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
-"""How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
+"""Range of input perturbations in ulps, and number of repetitions with whole rows."""
 HALF_PERTURBATION_ULPS = 2
-"""The same for inputs of sixteen bits, whose last place is as large as the noise of arithmetic on them."""
+"""Range for 16-bit inputs, whose ulp is as large as the noise of arithmetic on them."""
 NOISY_RUNS = 2
 """How often each kind of noise is drawn for an output that steps, each time with its mirror image."""
 NEARBY_INPUTS = 4
-"""Inputs nearby on which eager's own error is looked at where that of a draw may be small by luck."""
+"""Number of nearby inputs at which eager's own error is measured if that of a draw may be small by
+chance."""
 
 
 def may_move(
     expected: ExpectedOutputs, number: int, kind: ArithmeticKind, *, at_size: bool
 ) -> bool:
-    """Whether output `number` may be off by what the reference moves by. Not where no operator rounds; and where none
-    steps, not on the problem's own inputs at its own size: eager's error tells there.
+    """Returns True if output `number` may deviate by the reference's own sensitivity.
+
+    False if no operator rounds; and, without steps, on the problem's own inputs at its own size,
+    where eager's error suffices.
     """
     if kind is not ArithmeticKind.ROUNDED or expected.exact is None:
         return kind is not ArithmeticKind.EXACT
@@ -46,11 +51,11 @@ def may_move(
 def steps_of_outputs(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> list[StepReach | None]:
-    """Runs the reference on inputs moved by noise, several times, and returns how far each output moved from float64's;
-    None for what is no tensor.
+    """Runs the reference on perturbed inputs several times; returns each output's distance from
+    float64's, None for other values.
 
-    Every noise comes with its mirror image: an element that lies on a step, as half an integer that is rounded does, is
-    on the other side of it in one of the two.
+    Each perturbation is also mirrored: an element exactly on a step, as half an integer before
+    rounding, crosses it in one of the two.
     """
     import torch
 
@@ -89,7 +94,7 @@ def _moved(
 
 
 def _zero_reach(output: Any) -> Any:
-    """Zeros for each real part of an output; None for what is no tensor."""
+    """Returns zeros for each real part of an output; None for values that are no tensors."""
     import torch
 
     if not isinstance(output, torch.Tensor):
@@ -104,15 +109,15 @@ def _raise_reaches(reaches: list[Any], moved: list[Any], exact: list[Any]) -> No
 
 
 def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOutputs) -> list[Any]:
-    """The expected outputs, off by what an honest candidate may at least be off by; `measure` takes them as
-    `perturbed`.
+    """Returns the expected outputs, moved by the least deviation that an honest candidate may have;
+    `measure` takes them as `perturbed`.
 
-    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
-    its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
-    where it was, hence several. None shows what is lost on the way: of 1 + tanh(x) near -1 little is left, and where a
-    row is one number eager may be right in all of it by luck. So floating outputs are off by no less than other
-    roundings of intermediate results make of them (exactness/random_rounding.py). Nor by less than what follows from
-    which of equal values `topk` names.
+    The reference on inputs moved by a few ulps shows ill-conditioning in the inputs: each element
+    independently, and each row as a whole, as rounding moves a sum of equal terms. A single such
+    move may leave a row unchanged by chance, hence several. None shows intermediate losses: near -1
+    little of 1 + tanh(x) remains, and in a constant row eager may be correct throughout by chance.
+    So floating outputs deviate at least as much as other roundings of intermediate results
+    (exactness/random_rounding.py), and as the selection among equal values by `topk`.
     """
     import torch
 
@@ -152,10 +157,13 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: ExpectedOut
 def _outputs_as_wrong_as_eager_nearby(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> list[Any]:
-    """The expected outputs, off by what eager is off by on the same inputs laid out otherwise in memory, and on inputs
-    nearby: where some are infinite or millions, an output may be all that is left of a sum of those, and eager right in
-    it by luck. Of two millions that torch adds to each other first nothing is lost, in an order that its layout alone
-    decides. Moved by a few ulps such inputs say too much: of two equal millions softmax would choose one.
+    """Returns the expected outputs, moved by eager's errors on inputs with other strides, and on
+    nearby inputs.
+
+    For infinite or huge inputs an output may be the remainder of a cancellation, which eager
+    computes correctly by chance. Of two millions that torch adds first nothing is lost, in an order
+    determined by its layout alone. Perturbation by ulps would allow too much: of two equal millions
+    softmax would select one.
     """
     import torch
 
@@ -179,7 +187,7 @@ def _outputs_as_wrong_as_eager_nearby(
 def _outputs_of_inputs_nearer_zero(
     prepared: PreparedProblem, expected: ExpectedOutputs, seed: int
 ) -> tuple[list[Any], list[Any]]:
-    """Float64's outputs and eager's, both on the same lessened inputs."""
+    """Returns float64's outputs and eager's, both on equal reduced inputs."""
     nearby = scale_towards_zero(expected.inputs, seed)
     exact = run_on(
         prepared, expected, model_in_float64(expected.weights), inputs_in_float64(nearby)
@@ -188,7 +196,7 @@ def _outputs_of_inputs_nearer_zero(
 
 
 def _distance_of_floats(a: Any, b: Any) -> Any:
-    """|a - b|, 0 where it is not finite; None for whole numbers and for what is no tensor."""
+    """Returns |a - b|, 0 if not finite; None for integers and values that are no tensors."""
     import torch
 
     if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
@@ -197,12 +205,12 @@ def _distance_of_floats(a: Any, b: Any) -> Any:
 
 
 def _raise_to_distances(gaps: list[Any], exact: list[Any], other: list[Any]) -> None:
-    """Each gap, where there is one, to no less than what lies between the other two."""
+    """Raises each gap, if any, to at least the distance of the other two."""
     for gap, r, o in zip(gaps, exact, other, strict=True):
         if gap is not None:
             raise_to_distance(gap, r, o)
 
 
 def _add_distance(exact: Any, gap: Any) -> Any:
-    """The exact output and the gap, which is no longer needed, added."""
+    """Returns the sum of the exact output and the gap, which is consumed."""
     return gap.add_(exact) if gap.dtype == exact.dtype else exact + gap

@@ -81,7 +81,7 @@ def clear_traceback(error: BaseException) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a GPU is out of memory, whichever library raised it."""
+    """Returns True if an error of any library means that a GPU is out of memory."""
     return isinstance(error, DoesNotFit | CudaOutOfMemory) or found_no_memory(error)
 
 
@@ -94,16 +94,16 @@ class ExpectedOutputs:
     """Outputs, then inputs changed by the reference, then buffers it updates."""
     exact: list[Any] | None
     rng: int
-    """Generator seed of the call: the candidate's is set to it too."""
+    """Generator seed of the call, also for the candidate."""
     weights: Any
-    """The model that made it."""
+    """The model that computed the outputs."""
     draw: str = "own"
     absorbs_infinities: bool | None = None
     """Whether no sum and no product meets an infinity (exactness/absorbed_infinities.py); None before that is asked."""
     _finite: bool | None = field(default=None, init=False, repr=False)
 
     def finite(self) -> bool:
-        """Whether eager's floating outputs are; looked at once."""
+        """Returns True if eager's floating outputs are finite; cached."""
         if self._finite is None:
             self._finite = self._found_finite()
         return self._finite
@@ -136,7 +136,7 @@ class ExpectedOutputs:
         return max([FP32_EPS, *(float(torch.finfo(dtype).eps) for dtype in floating)])
 
     def special(self) -> bool:
-        """Whether the inputs of the draw, or the outputs for them, hold NaN or infinities."""
+        """Returns True if the inputs of the draw, or their outputs, hold NaN or infinities."""
         return self.draw in WITH_NAN or not self.finite()
 
 
@@ -162,9 +162,9 @@ class PreparedProblem:
     kinds: tuple[ArithmeticKind, ...] = ()
     """How each output comes about (tools/comparing/exactness/arithmetic_kinds.py)."""
     shows_rounding: bool = False
-    """Whether eager differs from float64 wherever it rounds."""
+    """Eager differs from float64 at every rounding."""
     never_rounded: dict[int, bool] = field(default_factory=dict)
-    """Outputs of which it was tried whether eager is float64's on every draw."""
+    """Outputs for which equality of eager and float64 on every draw was determined."""
     at_base: weakref.ref[PreparedProblem] | None = None
     """The problem at the base size from which this one was prepared; None at the base size."""
     searches: bool = False
@@ -172,7 +172,8 @@ class PreparedProblem:
     draw.
     """
     exponentiates_products: bool = False
-    """Whether it exponentiates products of matrices: huge inputs then make scores that no kernel need exponentiate."""
+    """Exponentiates products of matrices: huge inputs then yield scores that no kernel must
+    exponentiate."""
     mixes_elements: bool = True
     """Whether an element may be computed from several elements of one input, as in a sum or a scan."""
     domains: tuple[Domain, ...] = ()
@@ -203,7 +204,7 @@ class PreparedProblem:
 
     @property
     def rounds_to_half(self) -> bool:
-        """Whether an output has numbers of sixteen bits or fewer."""
+        """True if an output has numbers of at most sixteen bits."""
         return any(
             o.dtype in ("float16", "bfloat16") or o.dtype.startswith("float8") for o in self.outputs
         )
@@ -261,16 +262,15 @@ def prepare_problem(
         find_random_outputs(prepared, before, outputs)
     else:
         prepared.at_base = weakref.ref(like)
-        prepared.searches, prepared.exponentiates_products = (
-            like.searches,
-            like.exponentiates_products,
-        )
+        prepared.searches = like.searches
+        prepared.exponentiates_products = like.exponentiates_products
         prepared.mixes_elements = like.mixes_elements
     if is_too_large_for_float64(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
     if like is not None:
-        prepared.exact_seconds, prepared.kinds = like.exact_seconds, like.kinds
+        prepared.exact_seconds = like.exact_seconds
+        prepared.kinds = like.kinds
         prepared.shows_rounding = like.shows_rounding
         return prepared
     prepared.exact_seconds = time_in_float64(prepared, before)
@@ -310,7 +310,8 @@ def expected_outputs(
 def _expected_within(
     prepared: PreparedProblem, draw: Draw, seed: int, model: torch.nn.Module, edges: list[Any] | None, limit: int,
 ) -> ExpectedOutputs:  # fmt: skip
-    """The expected outputs without float64's. limit: of a draw in LIMITS its largest exponent, else the part."""
+    """Returns the expected outputs without float64's. limit: largest exponent of a draw in LIMITS,
+    otherwise the part."""
     import torch
 
     reference = prepared.reference

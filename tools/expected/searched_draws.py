@@ -1,10 +1,10 @@
-"""Draws that are searched for the outcomes of a kernel's comparisons that no other draw has produced.
+"""Draws searched for outcomes of a kernel's comparisons that no other draw has produced.
 
-Each changes a draw of the problem's own: numbers that a comparison turns at are put among the inputs, magnitudes are
-spread over all that a type has, or rows are scaled until an intermediate result comes to the other operand.
+Each changes a draw of the problem: thresholds are placed among the inputs, magnitudes are spread
+over the type's range, or rows are scaled until an intermediate result reaches the other operand.
 
-Example: for `norm > 1e7` over rows with norms near 10, `Scaled(1e6)` multiplies rows by 1.5e6, by its square root, its
-square and so on, the rows in turns.
+Example: for `norm > 1e7` over rows with norms near 10, `Scaled(1e6)` multiplies rows by 1.5e6, by
+its square root, its square and so on, the rows in turn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     import torch
 
 POWERS_OF_ROWS = (1.0, 0.5, 2.0, 1 / 3, -1.0, -0.5)
-"""Powers of a factor by which rows are scaled in turns: a square needs the root of it, a reciprocal the inverse."""
+"""Powers of a factor for scaling rows in turn: a square needs its root, a reciprocal the inverse.
+"""
 BEYOND = 1.5
 """How far beyond the other operand a scaled one is to come."""
 
@@ -44,8 +45,10 @@ def _as_it_is(values: torch.Tensor) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Put:
-    """Puts numbers among the inputs: every second row is filled with one of them and numbers beyond it, up to twice as
-    large or half as large, in turns; in the other rows every third number is one of them or near it, of either sign.
+    """Places numbers among the inputs.
+
+    Every second row is filled with one of them and numbers beyond, up to twice or half as large, in
+    turn; in the other rows every third number is one of them or a neighbour, of either sign.
     """
 
     numbers: tuple[float, ...]
@@ -84,7 +87,7 @@ class Put:
         values.copy_(torch.where(keeps | ~chosen.isfinite(), values, chosen))
 
     def whole(self, values: torch.Tensor) -> None:
-        """Changes a tensor of whole numbers in place; a sign that none of them has is not given to any."""
+        """Changes a tensor of integers in place; a sign that does not occur is not introduced."""
         import torch
 
         limits = torch.iinfo(values.dtype)
@@ -97,10 +100,10 @@ class Put:
             fitting = [n for n in map(abs, fitting) if n > 0]
         if not fitting:
             return
-        place = torch.arange(values.numel(), device=values.device).view(values.shape)
+        index = torch.arange(values.numel(), device=values.device).view(values.shape)
         numbers = torch.tensor(fitting, dtype=values.dtype, device=values.device)
-        near = numbers[place % len(fitting)] + (place // len(fitting) % 3 - 1).to(values.dtype)
-        values.copy_(torch.where(place % 2 == 0, near, values))
+        near = numbers[index % len(fitting)] + (index // len(fitting) % 3 - 1).to(values.dtype)
+        values.copy_(torch.where(index % 2 == 0, near, values))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Scaled:
-    """Scales rows by powers of a factor in turns, or all numbers by it."""
+    """Scales rows by powers of a factor in turn, or all numbers by the factor."""
 
     factor: float
     in_turns: bool = True
@@ -131,7 +134,7 @@ class Scaled:
 
     @property
     def scale(self) -> float:
-        """What numbers are multiplied with where rows take no turns: a little more than the factor."""
+        """Factor of all numbers if rows do not alternate: slightly above `factor`."""
         return _beyond(self.factor)
 
     def floating(self, values: torch.Tensor) -> None:
@@ -168,10 +171,10 @@ Change = Put | Spread | Scaled
 def searched_outputs(
     prepared: PreparedProblem, change: Change, seed: int, model: Any = None
 ) -> ExpectedOutputs | None:
-    """A changed draw of the problem's own inputs, and what should come of it.
+    """Returns a changed draw of the problem's own inputs with its expected outputs.
 
-    None where no input can be changed so, and where the reference raises, is not finite, or is far from float64: such
-    inputs say nothing of a kernel.
+    None if no input can be changed, and if the reference raises, is not finite, or is far from
+    float64: such inputs show nothing about a kernel.
     """
     import torch
 
@@ -211,9 +214,8 @@ def searched_outputs(
 def usable_numbers(
     numbers: Sequence[float], legal: Callable[[tuple[float, ...]], bool], trials: int
 ) -> tuple[float, ...]:
-    """Returns the numbers that the reference can be given among its inputs: all of them where it can be given all
-    together, else halves of them, with at most so many trials.
-    """
+    """Returns the numbers that the reference accepts among its inputs: all together, or else by
+    halves, in at most `trials` runs."""
     waiting, usable = [tuple(numbers)], list[float]()
     while waiting and trials > 0:
         group = waiting.pop(0)

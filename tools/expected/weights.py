@@ -49,16 +49,16 @@ def weights_of(prepared: PreparedProblem) -> dict[str, torch.Tensor]:
 
 
 def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
-    """The reference with weights moved away from their initialisation."""
+    """Returns the reference with weights moved away from their initialisation."""
     model = prepared.reference.model(prepared.weights_seed)
     perturb_weights(model, seed, prepared.other_buffers)
     return model
 
 
 def structured_model(prepared: PreparedProblem, seed: int, part: int) -> Any:
-    """The reference with weights whose matrices have structures, or all of whose weights are smaller or larger.
+    """Returns the reference with structured weight matrices, or with all weights smaller or larger.
 
-    part: which structure; those after the last one stand for WEIGHT_SCALES.
+    part: number of the structure; numbers after the last select WEIGHT_SCALES.
     """
     import torch
 
@@ -124,7 +124,7 @@ class Position(NamedTuple):
     offset: int = 0
     """Elements of the tensor, which is contiguous, before the part."""
     whole: bool = True
-    """Whether the tensor has the shape of the weight, and is all of it."""
+    """The tensor has the shape of the weight, and is all of it."""
 
 
 def find_values(

@@ -76,13 +76,13 @@ def agree(name: str, c: Any, e: Any, r: Any, s: Any) -> None:
     near = want.near_the_host()
     assert all(
         torch.equal(getattr(near, n).cpu(), getattr(want, n).cpu())
-        for n in ("scale", "noise", "error", "squares", "known")
+        for n in ("scale", "noise", "error", "squares", "informative")
     )
     assert bool(near.far) == bool(want.far), name
     for programs in (2, MAX_PROGRAMS):
         most, squares, known, far = measure_rows(c, e, r, s, tolerance, programs)
         assert torch.equal(most, torch.stack([want.scale, want.noise, want.error])), name
-        assert torch.equal(known, want.known), name
+        assert torch.equal(known, want.informative), name
         assert torch.allclose(squares, want.squares, rtol=1e-12, atol=0), (
             name,
             squares,

@@ -1,3 +1,4 @@
-"""What a reference chooses among values of which several are equal, or as good as equal. Comparing numbers against a
-tolerance does not belong here.
+"""Handles choices of a reference among values that are equal, or equal within noise.
+
+Tolerances of values are compared in tools/comparing.
 """

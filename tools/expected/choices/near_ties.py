@@ -1,9 +1,13 @@
-"""An index among near equals: which of them is smallest is decided by a rounding, so an index is right where its value
-is as good as the best.
+"""Accepts an index among nearly equal values: a rounding decides which is smallest, so the index of
+an equally good value is correct.
 
-Where two values of a row differ by less than honest arithmetic is off by (tools/numerics/tolerance.py), an argmin in
-another order may name either. The index itself says nothing of that. So the reference is run once more, and what its
-last argmin, argmax, min, max, topk, cummax or cummin was taken of is kept: in float64, and as eager has it.
+If two values of a row differ by less than honest arithmetic errs (tools/numerics/tolerance.py), an
+argmin in another order may return either index. So the reference is run again, and the operands of
+its last argmin, argmax, min, max, topk, cummax or cummin are recorded, in float64 and in eager's
+precision.
+
+Example: a row [0.3, 0.1, 0.10000001] in float64, whose eager values err by 1e-8: argmin 1 and 2 are
+both accepted, 0 is not.
 """
 
 from __future__ import annotations
@@ -25,39 +29,39 @@ SEVERAL_OPERATORS = SORTING_OPERATORS | {"topk"}
 
 @dataclass
 class IndexCall:
-    """One call of the reference that gave indices."""
+    """A call of the reference that returned indices."""
 
     values: Tensor
-    """What they were taken of."""
+    """Operand of the call."""
     dim: int | None
     """None: of all elements in a row."""
     indices: Tensor
     several: bool = False
-    """Whether each slice has several indices, as `topk` and `sort` give them.
+    """Each slice has several indices, as from `topk` and `sort`.
 
-    Which of exact equals comes first, torch leaves open, except where a sort is asked to be stable.
+    torch does not specify the order of exact equals, except for stable sorts.
     """
     running: bool = False
-    """Whether each element has an index, of the best of the elements up to it (`cummax`)."""
+    """Each element has an index, of the best element up to that position (`cummax`)."""
     stable: bool = False
-    """Whether of exact equals the one that comes first in the slice has to come first."""
+    """Of exact equals the first in the slice must come first."""
 
     def at(self, index: Tensor) -> Tensor:
-        """The values at other indices of the same number, one for each slice. Indices must be in the range."""
+        """Returns the values at other indices, one per slice. Indices must be in range."""
         if self.dim is None:
             return self.values.reshape(-1)[index.reshape(-1)]
-        return self.values.gather(self.dim, index.reshape(self._kept())).reshape(-1)
+        return self.values.gather(self.dim, index.reshape(self._reduced_shape())).reshape(-1)
 
     def most(self, of: Tensor) -> Tensor:
-        """The largest of each slice of something of the values' shape."""
+        """Returns the maximum of each slice of a tensor in the values' shape."""
         return of.max().reshape(1) if self.dim is None else of.amax(self.dim).reshape(-1)
 
     @property
     def length(self) -> int:
-        """How many elements each index was chosen from: those of one slice, or all where `dim` is None."""
+        """Number of elements to choose from: those of a slice, or all if `dim` is None."""
         return int(self.values.numel() if self.dim is None else self.values.shape[self.dim])
 
-    def _kept(self) -> list[int]:
+    def _reduced_shape(self) -> list[int]:
         shape = list(self.values.shape)
         shape[self.dim or 0] = 1
         return shape
@@ -65,17 +69,18 @@ class IndexCall:
 
 @dataclass
 class IndexRecorder:
-    """Notes every call that gives indices, of whatever reference runs inside `noting()`."""
+    """Records every call that returns indices, of any reference that runs inside `noting()`."""
 
     operators: Collection[str] = CHOOSING_OPERATORS
     """Names of the functions that are looked at."""
     calls: list[IndexCall] = field(default_factory=list)
 
     def noting(self) -> Any:
-        """A torch function mode; while it is entered, `calls` grows by one entry for each call that gives indices."""
+        """Returns a torch function mode that appends each call with indices to `calls`."""
         from torch.overrides import TorchFunctionMode
 
-        calls, operators = self.calls, self.operators
+        calls = self.calls
+        operators = self.operators
 
         class Noting(TorchFunctionMode):
             def __torch_function__(
@@ -91,7 +96,8 @@ class IndexRecorder:
 def index_calls(
     func: Any, out: Any, args: Any, named: dict[str, Any], operators: Collection[str]
 ) -> list[IndexCall]:
-    """The call of a function among `operators`, where it gave indices of floating values; else an empty list."""
+    """Returns the call of a function in `operators`, if it returned indices of floating values;
+    else an empty list."""
     import torch
 
     name = getattr(func, "__name__", "")
@@ -123,33 +129,34 @@ def index_calls(
 def is_as_good(
     index: Tensor, expected: Tensor, exact: list[IndexCall], eager: list[IndexCall]
 ) -> bool:
-    """Whether each of the candidate's indices names a value as good as the best, up to what honest arithmetic is off
-    by.
+    """Returns True if each of the candidate's indices selects a value as good as the best, within
+    honest errors.
 
-    expected: the float64 reference's own output; the call that gave it is looked for among `exact`. False where there
-    is none.
+    expected: the float64 reference's output, whose call is searched in `exact`. False if not found.
     """
     import torch
 
-    found = [
+    matching_calls = [
         (r, e)
         for r, e in zip(exact, eager, strict=False)
         if r.indices.numel() == expected.numel()
         and torch.equal(r.indices.reshape(-1), expected.reshape(-1))
     ]
-    if not found or index.shape != expected.shape:
+    if not matching_calls or index.shape != expected.shape:
         return False
-    taken, own = found[-1]
-    if own.values.shape != taken.values.shape or bool(
-        ((index < 0) | (index >= taken.length)).any()
+    exact_call, eager_call = matching_calls[-1]
+    if eager_call.values.shape != exact_call.values.shape or bool(
+        ((index < 0) | (index >= exact_call.length)).any()
     ):
         return False
-    if taken.several or taken.running:
-        return _several_are_as_good(index, taken, own)
-    allow = allowance(own.values.dtype)
-    noise = taken.most((own.values.double() - taken.values).abs())
-    allowed = allow.factor * noise + allowed_ulps(taken, own) * taken.most(taken.values.abs())
-    short = (taken.at(index) - taken.at(expected)).abs()
+    if exact_call.several or exact_call.running:
+        return _several_are_as_good(index, exact_call, eager_call)
+    allow = allowance(eager_call.values.dtype)
+    noise = exact_call.most((eager_call.values.double() - exact_call.values).abs())
+    allowed = allow.factor * noise + allowed_ulps(exact_call, eager_call) * exact_call.most(
+        exact_call.values.abs()
+    )
+    short = (exact_call.at(index) - exact_call.at(expected)).abs()
     later = (index.reshape(-1) != expected.reshape(-1)) & (
         short == 0
     )  # of exact equals torch names the first
@@ -157,9 +164,8 @@ def is_as_good(
 
 
 def allowed_ulps(exact: IndexCall, eager: IndexCall) -> float:
-    """Returns the units in the last place, as a share, that values may differ by and be as good: none where nothing
-    rounded them.
-    """
+    """Returns the ulps, as a relative share, within which values are equally good: 0 if no operator
+    rounded them."""
     import torch
 
     is_exact = torch.equal(
@@ -169,26 +175,28 @@ def allowed_ulps(exact: IndexCall, eager: IndexCall) -> float:
 
 
 def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> bool:
-    """Returns whether the indices of each slice are distinct and name values as good, place by place, as those
-    expected; running ones, whether each names such a value up to its own place.
+    """Returns True if the indices of each slice are distinct and select values as good, by
+    position, as expected.
+
+    For running indices, each must select such a value up to its own position.
     """
     import torch
 
     assert exact.dim is not None
     dim, chosen = exact.dim, index.reshape(exact.indices.shape).long()
-    values, own = (_with_nan_largest(one.values) for one in (exact, eager))
+    values, eager_values = (_with_nan_largest(call.values) for call in (exact, eager))
     allow = allowance(eager.values.dtype)
-    noise = (own.double() - values).abs().amax(dim, keepdim=True)
+    noise = (eager_values.double() - values).abs().amax(dim, keepdim=True)
     allowed = allow.factor * noise + allowed_ulps(exact, eager) * values.abs().amax(
         dim, keepdim=True
     )
     short = (values.gather(dim, chosen) - values.gather(dim, exact.indices)).abs()
     if exact.running:
-        places = torch.arange(exact.length, device=chosen.device).unsqueeze(-1)
+        positions = torch.arange(exact.length, device=chosen.device).unsqueeze(-1)
         before = (
-            chosen.movedim(dim, 0).flatten(1) <= places
+            chosen.movedim(dim, 0).flatten(1) <= positions
             if chosen.dim() > 1
-            else chosen <= places.squeeze(-1)
+            else chosen <= positions.squeeze(-1)
         )
         named = (
             (chosen == exact.indices) | (short > 0) | (noise > 0)
@@ -200,15 +208,18 @@ def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> b
 
 
 def _with_nan_largest(values: Tensor) -> Tensor:
-    """NaN as the largest number of single precision: of several in a slice torch names any first."""
+    """Replaces NaN by the largest float32 number: among several NaN torch selects any first."""
     import torch
 
     return torch.where(values.isnan(), torch.finfo(torch.float32).max, values)
 
 
 def naming_equals(last: bool) -> Any:
-    """A mode in which `topk` names, of equal values, the first or the last: which ones it names, torch leaves open, and
-    what a reference makes of the indices (a router's load) follows them. Its `seen` counts the calls.
+    """Returns a mode in which `topk` selects the first or last of equal values, and whose `seen`
+    counts the calls.
+
+    torch does not specify the selection, which affects results computed from the indices (a
+    router's load).
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -223,17 +234,17 @@ def naming_equals(last: bool) -> Any:
             out = func(*args, **named)
             if "out" in named:
                 return out
-            (taken,) = index_calls(func, out, args, named, ("topk",)) or (None,)
-            if taken is None or taken.dim is None:
+            (call,) = index_calls(func, out, args, named, ("topk",)) or (None,)
+            if call is None or call.dim is None:
                 return out
             self.seen += 1
             largest = args[3] if len(args) > 3 else named.get("largest", True)
-            return _named(taken.values, taken.dim, taken.indices.shape[taken.dim], largest, last)
+            return _named(call.values, call.dim, call.indices.shape[call.dim], largest, last)
 
     def _named(values: Tensor, dim: int, count: int, largest: bool, last: bool) -> Any:
         turned = values.flip(dim) if last else values
-        found = torch.sort(turned, dim=dim, descending=largest, stable=True)
-        best, at = found.values.narrow(dim, 0, count), found.indices.narrow(dim, 0, count)
+        ordered = torch.sort(turned, dim=dim, descending=largest, stable=True)
+        best, at = ordered.values.narrow(dim, 0, count), ordered.indices.narrow(dim, 0, count)
         return torch.return_types.topk((best, values.shape[dim] - 1 - at if last else at))
 
     return Naming()

@@ -1,10 +1,14 @@
-"""What the reference would have given, had it chosen otherwise among equals.
+"""Computes outputs of the reference under other choices among equals.
 
-Which of equal values `topk` names, and which a sort puts first that is not asked to be stable, torch leaves open; which
-of two values that differ by less than honest arithmetic is off by is larger, a rounding decides. A kernel may choose
-otherwise there than torch, and then everything that follows from the choice differs: the parents and tokens of a beam's
-step, the boxes of a detection. So the reference is run again with other choices, the same ones in float64 and as eager,
-and the candidate is right where it agrees with one of those runs in all of its outputs.
+torch does not specify which of equal values `topk` selects, nor the order of equals in an unstable
+sort; of two values that differ by less than honest errors, a rounding decides which is larger. A
+kernel may choose differently from torch, and all dependent results differ: parents and tokens of a
+beam step, boxes of a detection. So the reference is run again with other choices, equal in float64
+and eager, and the candidate is correct if all its outputs agree with one of these runs.
+
+Example: topk(k=1) of [2.0, 2.0] selects index 0 in torch, and the output is table[0]. The run with
+last choices selects index 1, and expects table[1]; a candidate with indices [1] and output table[1]
+is correct, with [1] and table[0] wrong.
 """
 
 from __future__ import annotations
@@ -33,16 +37,20 @@ MAX_REORDERINGS = 6
 
 
 class ChoiceMode:
-    """Runs of the reference whose choices are ours. `made` holds the indices of the run in float64, call by call."""
+    """Runs of the reference with prescribed choices. `chosen_indices` holds the indices of the
+    float64 run, by call."""
 
     def __init__(self, kind: str, calls: list[tuple[IndexCall, IndexCall]], seed: int = 0) -> None:
-        """kind: first, last or moved. calls: of the reference as it is, in float64 and as eager."""
+        """kind: first, last or moved. calls: those of the unchanged reference, in float64 and as
+        eager."""
         self.differs = False
-        self.made: list[Tensor] = []
-        self._kind, self._calls, self._seed = kind, calls, seed
+        self.chosen_indices: list[Tensor] = []
+        self._kind = kind
+        self._calls = calls
+        self._seed = seed
 
-    def mode(self, *, again: bool = False) -> Any:
-        """A torch function mode; again: the choices of the run before are made once more."""
+    def mode(self, *, repeat: bool = False) -> Any:
+        """Returns a torch function mode; repeat: repeats the choices of the previous run."""
         from torch.overrides import TorchFunctionMode
 
         outer, number = self, [0]
@@ -55,64 +63,68 @@ class ChoiceMode:
                 out = func(*args, **named)
                 if getattr(func, "__name__", "") not in CHOOSING_FUNCTIONS or "out" in named:
                     return out
-                found = outer._choice(func, out, args, named, number[0] if again else None)
-                number[0] += found is not None
-                return out if found is None else found
+                chosen = outer._choice(func, out, args, named, number[0] if repeat else None)
+                number[0] += chosen is not None
+                return out if chosen is None else chosen
 
         return Mode()
 
     def _choice(
         self, func: Any, out: Any, args: Any, named: dict[str, Any], number: int | None
     ) -> Any:
-        """The same result with our indices; None where it has none, or where they are of all elements."""
+        """Returns the result with prescribed indices; None if it has none, or if they range over
+        all elements."""
         import torch
 
         (call,) = index_calls(func, out, args, named, CHOOSING_FUNCTIONS) or (None,)
         if call is None or call.dim is None:
             return None
-        kept = call.indices.dim() == call.values.dim()
+        keeps_dim = call.indices.dim() == call.values.dim()
         if number is None:
             indices = self._indices(func, call, args, named)
             self.differs |= not bool((indices == call.indices).all())
-            self.made.append(indices)
+            self.chosen_indices.append(indices)
         else:
-            indices = self.made[number]
+            indices = self.chosen_indices[number]
         if isinstance(out, torch.Tensor):
             return indices
-        values = call.values.gather(call.dim, indices if kept else indices.unsqueeze(call.dim))
-        return type(out)((values if kept else values.squeeze(call.dim), indices))
+        values = call.values.gather(call.dim, indices if keeps_dim else indices.unsqueeze(call.dim))
+        return type(out)((values if keeps_dim else values.squeeze(call.dim), indices))
 
     def _indices(self, func: Any, call: IndexCall, args: Any, named: dict[str, Any]) -> Tensor:
         import torch
 
-        place = len(self.made)
-        given = {k: v for k, v in named.items() if k != "input"}
+        call_index = len(self.chosen_indices)
+        named_arguments = {k: v for k, v in named.items() if k != "input"}
         if self._kind == "moved":
-            known = self._calls[place] if place < len(self._calls) else None
-            if known is None or known[0].values.shape != call.values.shape:
+            original_calls = self._calls[call_index] if call_index < len(self._calls) else None
+            if original_calls is None or original_calls[0].values.shape != call.values.shape:
                 return call.indices
-            made = func(_reordered(call, known[1], self._seed), *args[1:], **given)
-            return made if isinstance(made, torch.Tensor) else made.indices
+            result = func(
+                _reordered(call, original_calls[1], self._seed), *args[1:], **named_arguments
+            )
+            return result if isinstance(result, torch.Tensor) else result.indices
         if not call.several or call.stable:
             return call.indices
         assert call.dim is not None
         largest = _is_descending(func, args, named)
         turned = call.values.flip(call.dim) if self._kind == "last" else call.values
-        found = torch.sort(turned, dim=call.dim, descending=largest, stable=True).indices
-        found = found.narrow(call.dim, 0, call.indices.shape[call.dim])
-        return call.values.shape[call.dim] - 1 - found if self._kind == "last" else found
+        order = torch.sort(turned, dim=call.dim, descending=largest, stable=True).indices
+        order = order.narrow(call.dim, 0, call.indices.shape[call.dim])
+        return call.values.shape[call.dim] - 1 - order if self._kind == "last" else order
 
 
 def _is_descending(func: Any, args: Any, named: dict[str, Any]) -> bool:
-    """Whether `topk` or a sort gives the largest value first."""
-    place, name, default = (
+    """Returns True if `topk` or a sort yields the largest value first."""
+    position, name, default = (
         (3, "largest", True) if func.__name__ == "topk" else (2, "descending", False)
     )
-    return bool(args[place] if len(args) > place else named.get(name, default))
+    return bool(args[position] if len(args) > position else named.get(name, default))
 
 
 def _reordered(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
-    """The values, each moved by less than honest arithmetic is off by; equal ones equally, so that they stay equal."""
+    """Returns the values, each moved by less than honest errors; equal values equally, so that they
+    stay equal."""
     import torch
 
     assert exact.dim is not None
@@ -131,10 +143,10 @@ def _reordered(exact: IndexCall, eager: IndexCall, seed: int) -> Tensor:
 
 
 def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Outputs in float64 and as eager of runs that choose otherwise among equals.
+    """Yields outputs in float64 and as eager of runs with other choices among equals.
 
-    run: gives the outputs, in float64 where it is asked for with True. Nothing comes where the reference chooses
-    nothing, or where there is but one choice.
+    run: returns the outputs, in float64 if called with True. Yields nothing if the reference makes
+    no choices, or has no alternative.
     """
     exact, eager = IndexRecorder(CHOOSING_FUNCTIONS), IndexRecorder(CHOOSING_FUNCTIONS)
     with exact.noting():
@@ -151,7 +163,7 @@ def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
         with choosing.mode():
             precise = run(True)
         if choosing.differs:
-            with choosing.mode(again=True):
+            with choosing.mode(repeat=True):
                 rounded = run(False)
             yield precise, rounded
 
@@ -159,7 +171,7 @@ def other_choices(run: Any) -> Iterator[tuple[list[Any], list[Any]]]:
 def expected_of_other_choices(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> Iterator[ExpectedOutputs]:
-    """The same draw with what should come of it where the reference chooses otherwise among equals."""
+    """Yields the draw with the expected outputs of other choices among equals."""
     import torch
 
     def run(exact: bool) -> list[Any]:
@@ -182,8 +194,9 @@ def expected_of_other_choices(
 def names_equal_values(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, index: Any
 ) -> bool:
-    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
-    (tools/expected/choices/near_ties.py).
+    """Returns True if a candidate's integers are indices of values as good as the reference's.
+
+    See tools/expected/choices/near_ties.py.
     """
     import torch
 

@@ -1,1 +1,1 @@
-"""Values that a candidate may round otherwise, and those that it may not."""
+"""Values that a candidate may round differently, and those that it may not."""

@@ -1,8 +1,9 @@
-"""Finds references whose infinities meet only operators that have one answer for them.
+"""Finds references whose infinities only pass operators with a unique answer for them.
 
-A sum of infinities has several honest orders, some of which meet `inf - inf`, and a product may meet `0 * inf`: there a
-kernel that gives NaN is not wrong. In a maximum, a choice, an exponential or a `logsumexp` minus infinity stands for
-nothing, and its answer is known: -inf for `logsumexp` of a row of minus infinities.
+A sum of infinities has several honest orders, some with `inf - inf`, and a product may compute `0 *
+inf`: a kernel that yields NaN there is not wrong. In a maximum, a selection, an exponential or a
+`logsumexp`, minus infinity is neutral, and the answer is known: -inf for `logsumexp` of a row of
+minus infinities.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ABSORBING = """
     softplus elu log_sigmoid_forward tanh erf
 """
 ABSORBING_OPERATORS = frozenset(_ABSORBING.split())
-"""Operators beside the exact ones whose results of minus infinity every form of them gives."""
+"""Operators beside the exact ones with equal results for minus infinity in every honest form."""
 
 
 @without_dynamo
@@ -51,7 +52,8 @@ class _InfinitiesMet(TorchDispatchMode):
 
 
 def absorbs_infinities(prepared: PreparedProblem, expected: ExpectedOutputs) -> bool:
-    """Whether no sum and no product of the reference meets an infinity on this draw; found once for each draw."""
+    """Returns True if no sum or product of the reference reads an infinity on this draw; cached per
+    draw."""
     if expected.absorbs_infinities is None:
         try:
             with _InfinitiesMet() as met:

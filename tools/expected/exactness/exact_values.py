@@ -22,24 +22,25 @@ if TYPE_CHECKING:
     import torch
 
 TRIED_DRAWS = (Draw.SIGNED, Draw.WIDE, Draw.LARGE)
-"""Draws with numbers of every size, on which what rounds is seen to round."""
+"""Draws with numbers of every magnitude, on which rounding shows."""
 LOOKED_AT_FIRST = 4096
 """Elements that are compared before all are."""
 MIN_BYTES = 4
-"""Bytes of an output's type: a coarser one hides what was rounded on the way."""
+"""Minimum size of an output's type in bytes: a smaller type hides earlier roundings."""
 MIN_ELEMENTS = 64
-"""Elements of an output from which on it is no luck that none is rounded."""
+"""Minimum number of output elements from which missing roundings are no coincidence."""
 
 
 def kind_of_output(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, candidate: torch.Tensor
 ) -> ArithmeticKind:
-    """Returns how output `number` comes about, for a candidate with other values than eager's.
+    """Returns the arithmetic of output `number`, for a candidate with other values than eager's.
 
-    One that some operator might round is exact if eager is float64's on this draw and on others, at this size and at
-    the problem's base size; that is tried once a size. (With one column x / |x| is 1 whatever x is, and kernels round
-    what they divide by.) One that no operator seems to round is not exact where eager and float64 differ: a constant
-    of the reference has more digits than float32 then, or the work was done where torch does not see it.
+    If operators might round, the output is exact if eager equals float64 on this draw and on
+    others, at this size and at the base size; tried once per size. (With a single column x / |x| is
+    1 for any x, and kernels round the divisor.) If no operator seems to round, the output is not
+    exact if eager and float64 differ: then a constant has more digits than float32, or torch does
+    not observe the work.
     """
     import torch
 
@@ -62,9 +63,8 @@ def kind_of_output(
 
 
 def _never_rounds(prepared: PreparedProblem, seed: int, number: int) -> bool:
-    """Returns whether eager is float64's on draws of its own, with other weights where there are some; at the base
-    size, too, while that is in memory.
-    """
+    """Returns True if eager equals float64 on its own draws, with other weights if any; also at the
+    base size while in memory."""
     import torch
 
     model = perturbed_model(prepared, seed) if weights_of(prepared) else None
@@ -84,7 +84,7 @@ def _never_rounds(prepared: PreparedProblem, seed: int, number: int) -> bool:
 
 
 def _rounds_nothing(expected: ExpectedOutputs, number: int) -> bool:
-    """Whether an output of eager is float64's; NaN is NaN."""
+    """Returns True if an output of eager equals float64's; NaN equals NaN."""
     assert expected.exact is not None
     eager, exact = expected.eager[number], expected.exact[number]
     if eager.shape != exact.shape or (eager.is_floating_point() and eager.itemsize == 1):
@@ -92,7 +92,9 @@ def _rounds_nothing(expected: ExpectedOutputs, number: int) -> bool:
     first = slice(0, LOOKED_AT_FIRST)
     if not _are_same(eager.reshape(-1)[first], exact.reshape(-1)[first]):
         return False
-    return all(_are_same(one, other) for one, other in pieces(eager, exact))
+    return all(
+        _are_same(eager_piece, exact_piece) for eager_piece, exact_piece in pieces(eager, exact)
+    )
 
 
 def _are_same(eager: torch.Tensor, exact: torch.Tensor) -> bool:

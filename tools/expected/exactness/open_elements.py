@@ -1,7 +1,9 @@
-"""Finds elements of which nothing is asked: those that follow from a float which no integer type can hold (NaN, an
-infinity, a number out of range: what a cast makes of it differs between processors), those for which a function as
-kernels write it has no answer (tanh of an infinity by exp), and those for which the reference itself has none where its
-intermediate results are rounded otherwise (softmax of scores over 2^30, half a unit of whose last place is over 88).
+"""Finds output elements without a required value.
+
+These depend on a float that its target integer type cannot hold (NaN, an infinity, a number out of
+range: results of such casts differ between processors), or have no answer in a function's usual
+form in kernels (tanh of an infinity by exp), or none in the reference itself once its intermediate
+results are rounded differently (softmax of scores over 2^30, for which half an ulp exceeds 88).
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ if TYPE_CHECKING:
     import torch
 
 FILLERS = (3, 5)
-"""Whole numbers that stand for the result of such a cast, one in each run."""
+"""Integers that replace the result of such a cast, one per run."""
 
 
 def fill_open_elements(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, candidate: torch.Tensor
 ) -> torch.Tensor | None:
-    """Returns the candidate's output `number` with eager's values where nothing is asked; None where that is nowhere.
-    Where a function has no answer, it is NaN alone that is let pass, and numbers that are not finite where other
-    roundings leave none.
+    """Returns the candidate's output `number` with eager's values at elements without a required
+    value; None without any.
+
+    If a function has no answer, only NaN is accepted; if other roundings have none, any non-finite
+    number.
     """
     import torch
 
@@ -38,9 +42,9 @@ def fill_open_elements(
             (where_usual_forms_fail, torch.isnan(candidate)),
             (where_other_roundings_fail, ~torch.isfinite(candidate) & torch.isfinite(eager)),
         ):
-            known = silent if undefined is None else silent & ~undefined
+            candidates = silent if undefined is None else silent & ~undefined
             if (
-                bool(known.any())
+                bool(candidates.any())
                 and (open_elements := failing(prepared, expected)[number]) is not None
             ):
                 silent &= open_elements
@@ -53,7 +57,9 @@ def fill_open_elements(
 def where_casts_are_undefined(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> list[torch.Tensor | None]:
-    """Returns a boolean for each element of each output, true where it follows from a cast without a defined result;
+    """Returns a boolean for each element of each output, true if it depends on a cast without a
+    defined result.
+
     None for an output without such elements.
     """
     import torch
@@ -67,33 +73,37 @@ def where_casts_are_undefined(
                 break
     if len(runs) < len(FILLERS):
         return [None] * len(expected.eager)
-    return [_differing(one, other) for one, other in zip(*runs, strict=True)]
+    return [_differing(first, second) for first, second in zip(*runs, strict=True)]
 
 
 def where_usual_forms_fail(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> list[torch.Tensor | None]:
-    """Returns a boolean for each element of each floating output, true where functions by exp and log have no answer
-    (`inf / inf`) and eager has one; None for every other output.
+    """Returns a boolean for each element of each floating output, true if functions by exp and log
+    fail (`inf / inf`) and eager does not.
+
+    None for every other output.
     """
     import torch
 
-    found: list[torch.Tensor | None] = [None] * len(expected.eager)
+    masks: list[torch.Tensor | None] = [None] * len(expected.eager)
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError), usual_forms() as forms:
-        made = run_on(prepared, expected, expected.weights, expected.inputs)
+        outputs = run_on(prepared, expected, expected.weights, expected.inputs)
         if forms.seen:
-            found = [
-                _nan_where_float(other, eager)
-                for other, eager in zip(made, expected.eager, strict=True)
+            masks = [
+                _nan_where_float(output, eager)
+                for output, eager in zip(outputs, expected.eager, strict=True)
             ]
-    return found
+    return masks
 
 
 def where_other_roundings_fail(
     prepared: PreparedProblem, expected: ExpectedOutputs
 ) -> list[torch.Tensor | None]:
-    """Returns a boolean for each element of each floating output, true in rows where the reference is not finite once
-    its intermediate results are rounded otherwise, with functions as torch has them; None for every other output.
+    """Returns a boolean for each element of each floating output, true in rows in which the
+    reference with other roundings is not finite.
+
+    Functions are torch's. None for every other output.
     """
     import torch
 
@@ -127,16 +137,21 @@ def _nan_where_float(other: Any, eager: Any) -> torch.Tensor | None:
     return torch.isnan(other) & ~torch.isnan(eager)
 
 
-def _differing(one: Any, other: Any) -> torch.Tensor | None:
+def _differing(first: Any, second: Any) -> torch.Tensor | None:
     import torch
 
-    if not isinstance(one, torch.Tensor) or one.shape != other.shape or same_bits(one, other):
+    if (
+        not isinstance(first, torch.Tensor)
+        or first.shape != second.shape
+        or same_bits(first, second)
+    ):
         return None
-    return (one != other) & ~(torch.isnan(one) & torch.isnan(other))
+    return (first != second) & ~(torch.isnan(first) & torch.isnan(second))
 
 
 def casts_without_result(filler: int) -> Any:
-    """A mode in which casts of floats that their integer type cannot hold give `filler`. Its `seen` counts them."""
+    """Returns a mode in which undefined casts of floats to integers yield `filler`, and whose
+    `seen` counts them."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -149,19 +164,19 @@ def casts_without_result(filler: int) -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            made = func(*args, **(kwargs or {}))
+            converted = func(*args, **(kwargs or {}))
             name = func.overloadpacket.__name__
             source = args[1] if name == "copy_" else args[0] if name == "_to_copy" else None
-            if source is None or not source.is_floating_point() or not _is_integer(made.dtype):
-                return made
-            limits = torch.iinfo(made.dtype)
+            if source is None or not source.is_floating_point() or not _is_integer(converted.dtype):
+                return converted
+            limits = torch.iinfo(converted.dtype)
             cut = source.double().trunc()
-            held = (cut >= float(limits.min)) & (cut < float(limits.max) + 1)
-            if bool(held.all()):
-                return made
+            is_representable = (cut >= float(limits.min)) & (cut < float(limits.max) + 1)
+            if bool(is_representable.all()):
+                return converted
             self.seen += 1
-            result = torch.where(held, made, filler).to(made.dtype)
-            return made.copy_(result) if name == "copy_" else result
+            result = torch.where(is_representable, converted, filler).to(converted.dtype)
+            return converted.copy_(result) if name == "copy_" else result
 
     return Casts()
 

@@ -1,14 +1,14 @@
-"""Runs a reference in float32 arithmetic whose roundings go either way, emulated in float64 (Jézéquel and Chesneaux,
-"CADNA: a library for estimating round-off error propagation", 2008).
+"""Runs a reference in float32 arithmetic with random rounding, emulated in float64 (Jézéquel and
+Chesneaux, "CADNA: a library for estimating round-off error propagation", 2008).
 
-Inputs moved by a few units in the last place do not show what is lost on the way where a problem is constant: x / |x|
-is 1 for every x, and still a kernel that multiplies by an approximate reciprocal square root gives 0.99999994. So every
-arithmetic operator reads its operands off by up to half a unit in the last place of float32, at each use another way: a
-fused multiplication and addition rounds a product at one use of it and not at the other. Operators of several roundings
-(norms, softmax, losses) are taken apart by torch's own decompositions. Results beyond float32's range are infinite.
-Operators that select, compare or move read the operands as they are.
+Perturbed inputs do not show intermediate losses if a problem is constant: x / |x| is 1 for every x,
+yet a kernel that multiplies by an approximate reciprocal square root yields 0.99999994. So every
+arithmetic operator reads its operands with an error of up to half a float32 ulp, different at each
+use: a fused multiply-add rounds a product at one use and not at another. Operators with several
+roundings (norms, softmax, losses) are split by torch's own decompositions. Results beyond float32's
+range are infinite. Operators that select, compare or move read exact operands.
 
-Example: of `wg - wg.mean(-1)` with one column nothing is left in any precision. Here the subtraction reads
+Example: `wg - wg.mean(-1)` with a single column is 0 in any precision. Here the subtraction reads
 `wg * (1 + d)` and `wg * (1 + e)`, and `(d - e) * wg` remains, as in a kernel with fused operators.
 """
 
@@ -101,7 +101,9 @@ class RandomRounding(TorchDispatchMode):
     def __init__(self, seed: int, direction: Direction, *, in_usual_forms: bool = True) -> None:
         """in_usual_forms: whether functions are worked out as kernels write them, by exp and log."""
         super().__init__()
-        self._seed, self._direction, self._in_usual_forms = seed, direction, in_usual_forms
+        self._seed = seed
+        self._direction = direction
+        self._in_usual_forms = in_usual_forms
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -113,41 +115,45 @@ class RandomRounding(TorchDispatchMode):
                 return form(*args, **named)
         if not _computes(func, args):
             return func(*args, **named)
-        places = itertools.count()
+        operand_numbers = itertools.count()
         written = _written_arguments(func)
         moved = [
-            self._moved_where_it_lies(a, places) if place in written else self._moved(a, places)
-            for place, a in enumerate(args)
+            self._moved_where_it_lies(a, operand_numbers)
+            if position in written
+            else self._moved(a, operand_numbers)
+            for position, a in enumerate(args)
         ]
         named = {
-            name: v if name in written else self._moved(v, places) for name, v in named.items()
+            name: v if name in written else self._moved(v, operand_numbers)
+            for name, v in named.items()
         }
         result = func(*moved, **named)
         del moved, named  # they are as large as the operands
         return result if written else _within_range(result)
 
-    def _moved(self, value: Any, places: Iterator[int]) -> Any:
-        """Returns the tensors of an argument off by noise. places: numbers the operands."""
+    def _moved(self, value: Any, operand_numbers: Iterator[int]) -> Any:
+        """Returns the tensors of an argument with noise. operand_numbers: numbers the operands."""
         if isinstance(value, list | tuple):
-            return type(value)(self._moved(part, places) for part in value)
+            return type(value)(self._moved(part, operand_numbers) for part in value)
         if not isinstance(value, torch.Tensor) or not (
             value.is_floating_point() or value.is_complex()
         ):
             return value
         if value.dtype.to_real().itemsize < MIN_ROUNDED_BYTES or not value.numel():
             return value
-        return self._factors(value, next(places)) * value
+        return self._factors(value, next(operand_numbers)) * value
 
-    def _moved_where_it_lies(self, value: Any, places: Iterator[int]) -> Any:
-        """Returns an argument that an operator reads and writes (`m.mul_(0.9)`), itself off by noise."""
-        moved = self._moved(value, places)
+    def _moved_where_it_lies(self, value: Any, operand_numbers: Iterator[int]) -> Any:
+        """Returns an argument that an operator reads and writes (`m.mul_(0.9)`), modified by noise
+        in place."""
+        moved = self._moved(value, operand_numbers)
         if isinstance(value, torch.Tensor) and moved is not value:
             value.copy_(moved)
         return value
 
-    def _factors(self, value: torch.Tensor, place: int) -> torch.Tensor | float:
+    def _factors(self, value: torch.Tensor, operand_number: int) -> torch.Tensor | float:
         if self._direction is not Direction.RANDOM:
-            is_up = (place % 2 == 0) == (self._direction is Direction.FIRST_UP)
+            is_up = (operand_number % 2 == 0) == (self._direction is Direction.FIRST_UP)
             return 1 + UNIT_ROUNDOFF if is_up else 1 - UNIT_ROUNDOFF
         if value.device not in self._generators:
             self._generators[value.device] = torch.Generator(value.device).manual_seed(self._seed)
@@ -159,7 +165,7 @@ class RandomRounding(TorchDispatchMode):
 
 
 def _computes(func: Any, args: Any) -> bool:
-    """Whether an operator works out floating numbers from its operands."""
+    """Returns True if an operator computes floating numbers from its operands."""
     is_conversion = _name_of(func) in CONVERTING_OPERATORS
     is_drawn = torch.Tag.nondeterministic_seeded in func.tags
     returns_numbers = any("Tensor" in str(result.type) for result in func._schema.returns)
@@ -169,11 +175,11 @@ def _computes(func: Any, args: Any) -> bool:
 
 @functools.cache
 def _written_arguments(func: Any) -> frozenset[int | str]:
-    """Returns the places and names of the arguments that an operator writes to."""
+    """Returns the positions and names of the arguments that an operator writes."""
     arguments = enumerate(func._schema.arguments)
     written = [
-        (place, a.name)
-        for place, a in arguments
+        (position, a.name)
+        for position, a in arguments
         if a.alias_info is not None and a.alias_info.is_write
     ]
     return frozenset(key for pair in written for key in pair)
@@ -192,11 +198,11 @@ def _within_range(result: Any) -> Any:
 def outputs_rounded_at_random(
     prepared: PreparedProblem, expected: ExpectedOutputs, *, in_usual_forms: bool = True
 ) -> Iterator[list[Any]]:
-    """Yields what the reference gives with other roundings, in float64: twice with all roundings in one direction, then
-    at random. Yields nothing for problems that compute in float64, whose roundings are finer. in_usual_forms: as for
-    RandomRounding.
+    """Yields the reference's outputs with other roundings, in float64: twice with all roundings in
+    one direction, then random.
 
-    Raises ProblemError where the reference cannot be run so.
+    Yields nothing for problems in float64, whose roundings are finer. in_usual_forms: as for
+    RandomRounding. Raises ProblemError if the reference cannot be run so.
     """
     weights = [] if expected.weights is None else tensors_of_model(expected.weights)
     tensors = [

@@ -1,9 +1,10 @@
-"""Finds zeros with the wrong sign: -0.0 where the reference has 0.0, whose reciprocal is minus infinity.
+"""Finds zeros with a wrong sign: -0.0 instead of 0.0, whose reciprocal is minus infinity.
 
-`x * mask` is an honest form of a choice, and gives -0.0 for negative numbers. But where the reference's answer is zero
-for an infinite input, too, as of `relu`, a product would be NaN there: only a choice gives a zero, and that has a sign.
-A zero that follows from a zero among the inputs may have either sign (`0.0 - x` and `-x` differ), and a negative zero
-of the reference is not asked, because a kernel may add it to zero.
+`x * mask` is an honest form of a selection, and yields -0.0 for negative numbers. But if the
+reference's answer is zero for an infinite input, too, as for `relu`, a product would be NaN there:
+only a selection yields a zero, with a definite sign. A zero that depends on a zero among the inputs
+may have either sign (`0.0 - x` and `-x` differ), and a negative zero of the reference is not
+required, since a kernel may add it to zero.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ HINT = "The output is -0.0 where the reference has 0.0: one over it has the othe
 def measure_turned_zeros(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, candidate: torch.Tensor, name: str
 ) -> ComparedOutput | None:  # fmt: skip
-    """Returns the comparison of output `number` where it has zeros of the wrong sign, else None. name: of the draw."""
+    """Returns the failed comparison of output `number` if it has zeros of the wrong sign, else
+    None. name: that of the draw."""
     turned = _turned(prepared, expected, number, candidate)
     if turned is None or not _stay_zero_of_infinities(prepared, expected, number, turned):
         return None
-    known = ComparedOutput(check=Check(draw=name, passed=False, max_error=0.0), headroom=math.inf)
+    failed = ComparedOutput(check=Check(draw=name, passed=False, max_error=0.0), headroom=math.inf)
     eager = expected.eager[number]
-    return with_mismatch(known, turned, candidate, eager, number, HINT).with_(fault=Fault.MISMATCH)
+    return with_mismatch(failed, turned, candidate, eager, number, HINT).with_(fault=Fault.MISMATCH)
 
 
 def _turned(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, candidate: torch.Tensor
 ) -> torch.Tensor | None:
-    """Returns a boolean for each element, true where its zero has the wrong sign; None where that is nowhere."""
+    """Returns a boolean for each element, true for a zero of the wrong sign; None without any."""
     import torch
 
     eager = expected.eager[number]
@@ -63,7 +65,8 @@ def _turned(
 def _stay_zero_of_infinities(
     prepared: PreparedProblem, expected: ExpectedOutputs, number: int, turned: torch.Tensor
 ) -> bool:
-    """Whether the reference still has zeros at these elements where every input of their shape is infinite there."""
+    """Returns True if the reference still yields zeros at these elements for infinite inputs of
+    their shape."""
     import torch
 
     def infinite(value: Any) -> Any:

@@ -1,6 +1,7 @@
-"""Functions as kernels write them, by exp and log: `log(1 + exp(x))` for softplus. Far from zero such a form gives 0
-where torch's own, by log1p, still has digits; of an infinity it may make NaN. The reference is run in these forms to
-see how far off they are, and where they have no answer.
+"""Functions in the form common in kernels, by exp and log: `log(1 + exp(x))` for softplus.
+
+Far from zero such a form yields 0 where torch's own, by log1p, still has digits; for an infinity it
+may yield NaN. The reference is run in these forms to measure their errors and failures.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import Any
 
 @functools.cache
 def forms_by_name() -> dict[str, Callable[..., Any]]:
-    """Returns the usual form of each function that has one, by the operator's name; it takes the operator's operands
-    by position.
-    """
+    """Returns the usual forms of functions by operator name; each takes the operator's operands by
+    position."""
     import torch
 
     return {
@@ -31,24 +31,26 @@ def forms_by_name() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _finite_forms() -> dict[str, Callable[..., Any]]:
-    """Returns forms that have an answer for every number, where the usual ones have none for large ones."""
+    """Returns forms with an answer for every number, where the usual ones fail for large numbers."""
     return {"tanh": _finite_tanh, "mish": lambda x: x * _finite_tanh(_softplus(x))}
 
 
 def finite_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
-    """Returns the usual form of an operator, or one that is finite for every number; None where it has none."""
+    """Returns the usual form of an operator, or one that is finite for every number; None without
+    one."""
     form = _finite_forms().get(func.overloadpacket.__name__)
     return form if form is not None and not kwargs else usual_form(func, args, kwargs)
 
 
 def usual_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
-    """Returns the usual form of an operator for these arguments; None where it has none."""
+    """Returns the usual form of an operator for these arguments; None without one."""
     form = forms_by_name().get(func.overloadpacket.__name__)
     return None if form is None or kwargs or not args[0].is_floating_point() else form
 
 
 def usual_forms() -> Any:
-    """A mode in which functions of torch are worked out by exp and log. Its `seen` counts the calls."""
+    """Returns a mode in which functions of torch are computed by exp and log, and whose `seen`
+    counts the calls."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     from kernelwright.tools.operators.dispatch import without_dynamo
