@@ -1,7 +1,9 @@
-"""The checker of a kernel file: `guard_text.py` copies what stands below the imports into each file, as it is.
+"""The checker in a kernel file: `guard_text.py` copies the text below the imports into each file,
+unchanged.
 
-Everything is decided on the host: nothing is launched or waited for, and no element of a tensor is read. `sizes` holds
-the numbers that the names of sizes stand for, in the arguments of the constructor and of one call.
+All decisions are made on the host: the checks launch nothing, wait for nothing, and read no element
+of a tensor. `sizes` holds the values of the named sizes, in the constructor's arguments and in
+those of a call.
 """
 
 import os

@@ -43,7 +43,7 @@ class CallText:
     passed: list[str] = field(default_factory=list)
     """Arguments of `forward`, by name."""
     conditions: list[str] = field(default_factory=list)
-    """Expressions that hold for every call of the operator."""
+    """Expressions true for every call of the operator."""
     schema: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     """Inputs of the operator, in the order of the schema."""
@@ -84,7 +84,7 @@ def call_text(contract: Contract, optional: Collection[str] = ()) -> CallText:
 
 
 def sizes_condition(contract: Contract) -> str:
-    """Returns an expression that holds for the judged values of `sizes`."""
+    """Returns an expression true for the judged values of `sizes`."""
     # Sizes of the constructor alone are checked by the kernel itself.
     known = {size for argument in contract.inputs for size in _sizes(argument.contract)}
     conditions: list[str] = []

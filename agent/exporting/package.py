@@ -225,7 +225,7 @@ def _json(value: object) -> str:
 
 
 def copied(name: str) -> str:
-    """Returns a text that packages hold as it is."""
+    """Returns a text copied unchanged into packages."""
     return (TEXTS / name).read_text(encoding="utf-8")
 
 

@@ -1,5 +1,5 @@
-"""A judged kernel with all that a package needs: texts, contract, verdict and the form of its
-reference.
+"""A judged kernel with everything needed for a package: texts, contract, verdict and the form of
+its reference.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PackagedKernel(Value):
 
     @property
     def small_source(self) -> str:
-        """Returns the reference at sizes that Triton's interpreter can run."""
+        """Returns the reference at sizes small enough for Triton's interpreter."""
         small = shrink(self.problem)
         return self.problem.with_sizes(small.sizes).source if small.fits else self.problem.source
 
@@ -65,9 +65,9 @@ class PackagedKernel(Value):
 def package_kernel(
     problem: Problem, source: str, report: Report, author: str = "", text: str = ""
 ) -> PackagedKernel:
-    """Returns a judged kernel for a package. text: the kernel with its checks, if they exist.
+    """Returns a judged kernel for a package. text: the kernel with its checks, if any.
 
-    Raises InputError if it has no contract, or cannot be an operator of torch.
+    Raises InputError for a kernel without a contract, or unfit as an operator of torch.
     """
     guarded = guarded_kernel(problem, source, report)
     contract = _require_contract(problem, guarded)
@@ -116,8 +116,8 @@ def packaged_samples(store: Store, samples: Sequence[ReportedSample]) -> list[Pa
 
 
 def packaged_file(store: Store, path: Path) -> PackagedKernel:
-    """Returns the kernel of a file that `agent solve` wrote. Raises InputError if the file was
-    changed since it was judged.
+    """Returns the kernel of a file written by `agent solve`. Raises InputError for a file changed
+    after its verdict.
     """
     file_text = read_candidate(path)
     header = _candidate_line(file_text)
@@ -135,7 +135,7 @@ def packaged_file(store: Store, path: Path) -> PackagedKernel:
 
 
 def database_of(path: Path) -> str | None:
-    """Returns the database that a kernel file names; None if it names none."""
+    """Returns the database named in a kernel file; None without one."""
     header = _candidate_line(read_candidate(path))
     return header[2] if header else None
 
@@ -146,9 +146,9 @@ def _candidate_line(text: str) -> re.Match[str] | None:
 
 
 def packaged_turn(store: Store, turn: Turn, text: str = "") -> PackagedKernel:
-    """Returns the kernel of a stored candidate. text: the kernel with its checks, if they exist.
+    """Returns the kernel of a stored candidate. text: the kernel with its checks, if any.
 
-    Raises InputError if it is not correct, or cannot be packaged.
+    Raises InputError for an incorrect candidate, or one unfit for a package.
     """
     if turn.source is None or turn.report is None or not turn.report.correct:
         raise InputError(f"candidate {turn.candidate_id} is not a correct kernel")
@@ -176,7 +176,7 @@ def _tuned_texts(store: Store, turn: Turn, problem: Problem) -> dict[str, str]:
 
 
 def with_distinct_names(kernels: Sequence[PackagedKernel]) -> list[PackagedKernel]:
-    """Returns the kernels with numbers at names that occur twice."""
+    """Returns the kernels with numbers appended to repeated names."""
     distinct: list[PackagedKernel] = []
     names: set[str] = set()
     for kernel in kernels:

@@ -24,7 +24,7 @@ class ReferenceForm(Value):
     """Form of the outputs of a reference."""
 
     output: str
-    """Expression that builds the outputs from the tuple `o` of tensors: `(o[0], {"mean": o[1]})`."""
+    """Expression of the outputs, built from the tuple `o` of tensors: `(o[0], {"mean": o[1]})`."""
     tensors: int
     """Number of output tensors."""
     parameters: tuple[str, ...] = ()

@@ -132,11 +132,12 @@ class AdaptiveTable:
                 yield from self._record(row)
 
     def _widths(self, columns: int) -> list[int] | None:
-        """Returns the columns' widths, without the padding of one on both sides; None if the
-        table does not fit into `columns`.
+        """Returns the columns' widths, without a blank of padding on both sides; None if the table
+        does not fit into `columns`.
 
         Every column gets its least width; the spare columns are shared among the wrapped columns,
-        in proportion to their missing width.
+        in proportion to their missing width. Example: 40 columns for least widths 10 and 16 and
+        whole widths 10 and 50 leave 40 - 26 - 4 = 10 spare: 10 and 26.
         """
         whole: list[int] = []
         least: list[int] = []

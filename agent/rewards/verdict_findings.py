@@ -8,13 +8,15 @@ from kernelwright.tools.report import Fault, Report, Rung
 FAULTS_THAT_BREAK_THE_RULE = frozenset(
     {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
 )
-"""Faults of form and of whose work it is: with these everything else is worth nothing."""
+"""Faults of the file's form or of its own work: with such a fault the parts `form` to `share` of a
+reward are 0.
+"""
 FAULTS_BEFORE_A_LAUNCH = frozenset({Fault.IMPORT, Fault.COMPILE, Fault.RESOURCES, Fault.LAUNCH})
-"""Faults that come before any kernel ran."""
+"""Faults before the first kernel launch."""
 
 
 def follows_the_rule(report: Report) -> bool:
-    """Returns whether a candidate has no fault that breaks the rule of its own work."""
+    """Returns whether a candidate has no fault of FAULTS_THAT_BREAK_THE_RULE."""
     return report.failure is None or report.failure.fault not in FAULTS_THAT_BREAK_THE_RULE
 
 
@@ -28,7 +30,7 @@ def compiled(report: Report) -> bool:
 
 
 def checks_of(report: Report) -> tuple[int, int]:
-    """Returns how many checks were passed, of how many that were made."""
+    """Returns the number of passed checks and the number of checks made."""
     result = report.correctness or report.interpreted
     if result is None or not result.checks:
         return 0, 0
@@ -37,7 +39,9 @@ def checks_of(report: Report) -> tuple[int, int]:
 
 
 def timed_profile(report: Report) -> ProfileResult | None:
-    """Returns the profile of a correct kernel that a GPU timed; None where there is none, or timing failed."""
+    """Returns the profile of a correct kernel timed on a GPU; None without one, or after a failed
+    timing.
+    """
     is_timed = report.correct and report.judged_on not in ("", "cpu") and follows_the_rule(report)
     return (
         report.profile
@@ -47,5 +51,7 @@ def timed_profile(report: Report) -> ProfileResult | None:
 
 
 def speedup_low(profile: ProfileResult) -> float | None:
-    """Returns the lower 95 % bound of the speedup over eager; the median in reports that have no bound."""
+    """Returns the lower 95 % bound of the speedup over eager; the median for reports without a
+    bound.
+    """
     return profile.speedup_low if profile.speedup_low is not None else profile.speedup

@@ -1,5 +1,5 @@
-"""A sandboxed process that drafts kernels: warm from the first problem on, with one answer or one
-refusal a call.
+"""A sandboxed process for drafting kernels: warm from the first problem on, with an answer or a
+refusal for each call.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class DraftProcess:
         self._zygote: Zygote | None = None
 
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Returns the answer of `entry` from a forked process; {"refused": reason} if that
-        process dies, answers nonsense or is late.
+        """Returns the answer of `entry` from a forked process; {"refused": reason} for a dead or
+        late process, or an invalid answer.
 
         Raises InfrastructureError if no process starts.
         """

@@ -50,13 +50,13 @@ class DraftKind(StrEnum):
     POLICY = "policy"
     """The policy alone."""
     COMPILER = "compiler"
-    """The compiler first (after a transformation that the compiler lacks); the policy if the
+    """The compiler first (after a transformation missing in the compiler); the policy if the
     compiler refuses.
     """
 
 
 UNUSABLE_DRAFTS = frozenset({Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT})
-"""Faults of a file that is no kernel at all, so a run could not start from it."""
+"""Faults of a file without any kernel, from which a run could not start."""
 
 
 def draft_kind(draft: str, policy: str) -> str:
@@ -91,16 +91,14 @@ def _require_kernel(name: str) -> None:
 
 
 class DraftFunction(Protocol):
-    """Drafts one problem."""
+    """Function that drafts a kernel for a problem."""
 
     def __call__(self, rule: str, exact: bool = False, deadline: float | None = None) -> Draft:
         """Returns the draft by a rule of own work. exact: large fp32 products are not made of parts."""
 
 
 class Drafter(AbstractContextManager["Drafter"]):
-    """Holds the warm process that writes drafts. The process starts with the first draft.
-    Thread-safe.
-    """
+    """Holds the warm process that writes drafts, started with the first draft. Thread-safe."""
 
     def __init__(
         self, say: Callable[[str], None] = lambda _: None, seconds: float = DRAFT_SECONDS
@@ -113,7 +111,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         self._templates = TemplateDrafter(say, 2 * seconds / 3)
         self._drafts_no_more = False
         self.refused = ""
-        """Reason why the last draft was refused; empty if it was written."""
+        """Reason for the last draft's refusal; empty for a written draft."""
 
     def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
         """Returns the policy, wrapped so that the first answer comes from the compiler or a file
@@ -138,9 +136,10 @@ class Drafter(AbstractContextManager["Drafter"]):
         )
 
     def function_for(self, problem: Problem, settings: Settings) -> DraftFunction:
-        """Returns the function that drafts the problem as it is judged, by a rule of own work.
+        """Returns the function that drafts the problem as judged, under a rule of own work.
 
-        The first usable draft of a rule is kept: a choice between rules, and the run that follows, ask for it.
+        The first usable draft of a rule is kept: the choice between rules and the following run
+        both need the draft.
         """
         from kernelwright.tools.reference_trials.eval_mode import as_judged
 
@@ -209,9 +208,7 @@ class Drafter(AbstractContextManager["Drafter"]):
                 self._check_drafting()
 
     def stop_drafting(self) -> None:
-        """Ends the drafts under way: callers that wait, and all later callers, get
-        KeyboardInterrupt.
-        """
+        """Ends the drafts under way: waiting and later callers get KeyboardInterrupt."""
         if not self._drafts_no_more:
             self._drafts_no_more = True
             self._templates.close()
@@ -227,8 +224,8 @@ class Drafter(AbstractContextManager["Drafter"]):
 
 
 def varied_sources(problem: Problem) -> tuple[str, ...]:
-    """Returns the problem's source at the small sizes of the CPU rungs and at other sizes that
-    the judge may draw; empty if no size can be tried.
+    """Returns the problem's source at the small sizes of the CPU rungs and at other possible sizes
+    of the judge; empty if no size can be tried.
     """
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.references.small_sizes import shrink

@@ -33,8 +33,8 @@ class NextSteps(Value):
     reached: str
     """The highest rung of any candidate, its turn, and its failure."""
     compiler: str = ""
-    """Reason why the compiler drafted nothing (an operator or a line); empty if it drafted or was
-    not asked.
+    """Reason why the compiler drafted nothing (an operator or a line); empty if the compiler
+    drafted, or was not asked.
     """
     nearest: str = ""
     """The nearest problem of the catalogue, solved problems of this database first; empty if none

@@ -1,8 +1,9 @@
-"""Chooses how much of a kernel's work may be a library's, for `--own-work auto`.
+"""Chooses the share of work allowed to libraries, for `--own-work auto`.
 
-A strict draft does all work in its own kernels. A shared one leaves products, convolutions and attention to the
-library, and fuses the rest. Which is faster depends on the problem: on a GPU both are drafted, judged and timed;
-without one, products of half precision are left to the library, which is known to be faster (bench/results/layers.md).
+A strict draft does all work in its own kernels. A shared draft leaves products, convolutions and
+attention to the library, and fuses the rest. The faster kind depends on the problem: on a GPU both
+are drafted, judged and timed; without a GPU, products of half precision are left to the library,
+which is known to be faster (bench/results/layers.md).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ ESTIMATED = (
 
 
 class OwnWorkChoice(Value):
-    """A rule of own work, and why it was chosen."""
+    """A rule of own work, with the reason for its choice."""
 
     rule: str = STRICT
     reason: str = ""
-    """Empty where there was nothing to choose."""
+    """Reason for the choice; empty without a choice."""
 
 
 class OwnWorkChooser:
@@ -52,7 +53,7 @@ class OwnWorkChooser:
         self._options, self._say = options, say
 
     def choose(self, problem: Problem, settings: Settings) -> OwnWorkChoice:
-        """Returns the rule for a problem: the user's own, or the one whose draft is faster."""
+        """Returns the rule for a problem: the user's, or the rule with the faster draft."""
         if settings.own_work != AUTO:
             return OwnWorkChoice(rule=settings.own_work)
         if settings.draft not in (DraftKind.AUTO, DraftKind.COMPILER):

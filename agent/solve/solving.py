@@ -38,7 +38,7 @@ class Solved(Value):
 
     problem: str
     taken_for: str = ""
-    """The name that the user typed, if the problem's name only resembles it."""
+    """Name typed by the user, if the problem's name only resembles it."""
     policy: str
     trajectory_id: int
     stop_reason: StopReason
@@ -65,9 +65,9 @@ class Solved(Value):
     counted operations); None if not measured.
     """
     own_work: str = "strict"
-    """Rule that the candidates were judged by: `strict`, `share:P` or `report`."""
+    """Rule behind the verdicts: `strict`, `share:P` or `report`."""
     own_work_reason: str = ""
-    """Why `--own-work auto` chose that rule; empty where there was nothing to choose."""
+    """Reason for the rule chosen by `--own-work auto`; empty without a choice."""
     output: str | None = None
     """Path of the file with the best kernel."""
     written_by: str = ""
@@ -84,9 +84,7 @@ class Solved(Value):
     report: Report | None = None
     """Report of the best candidate; if none is correct, of the furthest candidate."""
     estimates: tuple[CardEstimate, ...] = ()
-    """Least time that the target GPUs allow for the problem; only for a correct kernel without a
-    GPU.
-    """
+    """Minimum time of the problem on the target GPUs; only for a correct kernel without a GPU."""
     next_steps: NextSteps | None = None
     """Suggestions after a run without a correct kernel; None after every other run."""
     note: str = ""

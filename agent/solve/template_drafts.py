@@ -19,8 +19,7 @@ from kernelwright.tools.problem import Problem
 
 
 class TemplateDrafter:
-    """Holds the warm process, which starts with the first problem that may be transformed.
-    Thread-safe.
+    """Holds the warm process, started with the first problem fit for a transformation. Thread-safe.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Texts of exported packages: files that are copied as they are, and jinja2 templates."""
+"""Texts of exported packages: files copied unchanged, and jinja2 templates."""
