@@ -1,7 +1,7 @@
 """Writes a repository for Hugging Face's `kernels`.
 
-    NAME/build.toml, CARD.md, README.md
-    NAME/build/torch-universal/__init__.py, _runtime.py, metadata.json, KERNEL/...
+NAME/build.toml, CARD.md, README.md
+NAME/build/torch-universal/__init__.py, _runtime.py, metadata.json, KERNEL/...
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ from kernelwright.tools.problem import Problem
 
 
 class TemplateDrafter:
-    """Holds the warm process, started with the first problem fit for a transformation. Thread-safe.
-    """
+    """Holds the warm process, started with the first problem fit for a transformation. Thread-safe."""
 
     def __init__(
         self, say: Callable[[str], None] = lambda _: None, seconds: float = TRANSFORMATION_SECONDS
