@@ -61,8 +61,13 @@ DRAWS_OF_ALL_SIZES = (
     Draw.LARGE,
     Draw.WIDE,
     Draw.SPECIAL,
+    Draw.GRADED,
 )
 """Draws on which single elements are held to their own size."""
+CANCELLATION = (
+    "Elements that follow from small numbers alone lose their digits: the answer is a difference of large sums, such "
+    "as a total minus a prefix, which cancel. Add what belongs to the element, and nothing else."
+)
 MAX_SQUARABLE_FP32 = 1e19
 """The largest number with a finite float32 square: larger errors are excluded from means."""
 MIN_RMS = 1e-300
@@ -108,6 +113,8 @@ def measure_by_draw(
         measured = measure(
             mine, eager, exact, tolerance=tolerance, small_elements=checks_small_elements, **common
         )
+        if expected.draw == Draw.GRADED and measured.mismatch is not None:
+            return measured.with_(mismatch=measured.mismatch.with_(hint=CANCELLATION))
         if expected.draw == Draw.OWN and measured.check.passed and kind is ArithmeticKind.ROUNDED:
             cut = cut_bits(mine, eager)
             return measured if cut is None else _cut(measured, cut, mine, expected, number)

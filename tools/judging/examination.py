@@ -10,7 +10,6 @@ draw in turn.
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -45,6 +44,7 @@ from kernelwright.tools.judging.size_checks import (
     SizeChecks,
     refusal_elsewhere,
 )
+from kernelwright.tools.judging.surroundings.earlier_calls import EarlierCalls
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
 from kernelwright.tools.references.redrawing.matrix_structures import PARTS, parts_of_structures
@@ -70,9 +70,6 @@ WITH_TIES = (Draw.ISOLATED, Draw.STRUCTURED)
 """Draws with many equal numbers, whose order is undefined in a sort."""
 SEARCH_SEED = 611953
 """Offset of the seed for searched draws."""
-LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
-"""Numbers of further calls, as [minimum, maximum), after which a candidate with changing state is
-checked again."""
 
 
 class Examination:
@@ -213,7 +210,7 @@ class Examination:
             )
         if how is Thoroughness.ALL:
             self._other_configurations(first)
-            self._many_calls_later(first)
+            self._earlier_calls(first)
             decoy = self._checks.right_without_launches(first, self._shuffle(2))
             self._evidence.work = self._own_work(needed=not decoy)
 
@@ -255,26 +252,16 @@ class Examination:
                 raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
         self._checks.calls.configuration = None
 
-    def _many_calls_later(self, first: ExpectedOutputs) -> None:
-        """Advances state that changes from call to call, such as a counter, by many calls; the
-        answer must stay correct. Raises Failed."""
-        replayer = self._judge.replayer
-        if not replayer.ask({"do": "note_kept"}, seconds=self._seconds_left()).get("kept"):
-            return
-        for _ in range(2):
-            self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
-            moved = replayer.ask({"do": "note_kept"}, seconds=self._seconds_left()).get("moved")
-        self._evidence.moves_on = bool(moved)
-        rng = random.Random(self._shuffle(62))
-        for times in [rng.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
-            replayer.ask({"do": "advance_kept", "times": times}, seconds=self._seconds_left())
-            try:
-                self._checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
-            except Failed as failed:
-                message = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
-                raise Failed(
-                    Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(message, 700))
-                ) from failed
+    def _earlier_calls(self, first: ExpectedOutputs) -> None:
+        """Looks at answers after what is kept between calls was changed. Raises Failed."""
+        calls = EarlierCalls(
+            ask=lambda message: self._judge.replayer.ask(message, seconds=self._seconds_left()),
+            check=lambda drawn: self._checks.check(
+                drawn, POISON_BYTES[0], self._shuffle(0), name="own"
+            ),
+        )
+        other = partial(self._judge.expected, self._problem, self._seed, Draw.OWN, 1)
+        self._evidence.moves_on = calls.examine(first, other, self._shuffle(62))
 
     def _few_distributions(self) -> list[Draw]:
         """Returns the draws at a large size: signed numbers, and isolated ones for outputs in half

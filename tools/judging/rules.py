@@ -83,6 +83,7 @@ WHERE = {
     Draw.EXPONENTS: "an input holds numbers of every exponent",
     Draw.CONVERGED: "one input is nearly another",
     Draw.OFFSET: "rows have a large common offset",
+    Draw.GRADED: "some numbers of a row are a million times as large as the others",
     Draw.REDRAWN: "inputs that are equal in every draw of get_inputs hold other values",
 }
 
@@ -182,6 +183,7 @@ def distributions_for(traced: Traced, prepared: PreparedProblem, inputs: list[An
     conditions = {
         # A sum of numbers of all magnitudes is decided by one of them, and a scan may combine them in another order.
         Draw.EXPONENTS: not prepared.mixes_elements,
+        Draw.GRADED: prepared.mixes_elements and not prepared.is_exact,
         Draw.SUBNORMAL: _holds_subnormal_numbers(prepared, inputs),
         **dict.fromkeys(OF_PAIRS, bool(pairs_of_tensors(inputs))),
         **dict.fromkeys(WITH_NAN, any(treats_nan(f.text) for f in traced.functions.values())),

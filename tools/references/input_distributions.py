@@ -29,6 +29,7 @@ from kernelwright.tools.references.redrawing.element_maps import (
     with_wide_magnitudes,
     with_zeros,
 )
+from kernelwright.tools.references.redrawing.graded_rows import grade
 from kernelwright.tools.references.redrawing.index_ends import reach_ends
 from kernelwright.tools.references.redrawing.isolation import (
     isolate_largest,
@@ -126,6 +127,8 @@ class Draw(StrEnum):
     """Of two tensors of one form, the second differs from the first by at most 2^-8."""
     OFFSET = "offset"
     """A common offset of each row, of 1e3 to 1e5 times the spread."""
+    GRADED = "graded"
+    """A quarter of the numbers along each axis is a million times as large as the others (redrawing/graded_rows.py)."""
     EXPONENTS = "exponents"
     """One input holds numbers of every exponent of its type, of both signs (redrawing/every_exponent.py)."""
     MATRICES = "matrices"
@@ -158,7 +161,9 @@ SCALE_LIMITS = (50, 24, 12)
 """Largest exponents of the draw `scaled`. Squares stay finite in float32: eager's
 `std` sums in float64 on a CPU, and kernels need not.
 """
-LIMITS = {Draw.SCALED: SCALE_LIMITS}
+GRADE_LIMITS = (20, 16)
+"""Exponents of the draw `graded`: a float32 sum of numbers 2^20 times as large is off by a tenth."""
+LIMITS = {Draw.SCALED: SCALE_LIMITS, Draw.GRADED: GRADE_LIMITS}
 """For draws with a variable exponent, the largest exponents in order of trial."""
 MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
@@ -205,6 +210,9 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
             let_be_twins(floating)
         if limit == 0:
             count_up(inputs)
+        return
+    if draw is Draw.GRADED:
+        grade(floating, limit)
         return
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.comparison import describe
 from kernelwright.tools.nested import take_apart, tensors_of
+from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
 from kernelwright.tools.replaying.interpreter import guarded_memory
@@ -31,6 +33,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.messages import (
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
+from kernelwright.tools.replaying.kept_memory import as_if_called_again, mixtures
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
@@ -245,13 +248,14 @@ class Service:
 
     # ------------------------------------------------------------------ what is kept between calls
     def do_note_kept(self, message: Message) -> Message:
-        """Notes the contents of the candidate's own memory. Returns whether there is any, and
-        whether it changed since the last note."""
+        """Notes what the candidate's own memory holds; tells whether there is any, whether it has changed since, and
+        whether it has by numbers that a call may add to.
+        """
         self._noted = [*self._noted[-1:], [t.clone() for t in self._opened().kept_tensors()]]
-        moved = len(self._noted) == 2 and bool(
-            as_if_called_again(self._noted[0], self._noted[1], 1)
-        )
-        return {"kept": bool(self._noted[-1]), "moved": moved}
+        before, now = self._noted[0], self._noted[-1]
+        changed = not all(map(same_bits, before, now))
+        moved = changed and bool(as_if_called_again(before, now, 1))
+        return {"kept": bool(self._noted[-1]), "moved": moved, "changed": changed}
 
     def do_advance_kept(self, message: Message) -> Message:
         """Advances the candidate's own memory as if `times` more calls had changed it like the
@@ -261,6 +265,17 @@ class Service:
             for position, value in as_if_called_again(before, now, int(message["times"])).items():
                 self._opened().kept_tensors()[position].copy_(value)
         return {}
+
+    def do_mix_kept(self, message: Message) -> Message:
+        """Puts back what the candidate's memory held when it was noted, a part of it as it was noted first and the rest
+        as it was noted last; tells whether there is a part of this number.
+        """
+        number = int(message["part"])
+        states = self._noted[::-1] if len(self._noted) == 2 else [[], []]
+        part = next(itertools.islice(mixtures(states, number), number, None), None)
+        for tensor, value in zip(self._opened().kept_tensors(), part or (), strict=False):
+            tensor.copy_(value)
+        return {"mixed": part is not None}
 
     # ------------------------------------------------------------------ comparisons
     def do_comparisons(self, message: Message) -> Message:
@@ -392,22 +407,3 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
         if tensor.numel() and tensor.untyped_storage().data_ptr() == storage:
             return {"state": name}
     return None
-
-
-def as_if_called_again(before: Sequence[Any], now: Sequence[Any], times: int) -> dict[int, Any]:
-    """Returns, by position, the changed tensors, each advanced by `times` repetitions of the last
-    change.
-
-    Example: before [3], now [5], times 10 gives {0: [25]}.
-    """
-    import torch
-
-    advanced: dict[int, Any] = {}
-    for position, (old, new) in enumerate(zip(before, now, strict=False)):
-        if old.shape != new.shape or new.dtype == torch.bool or new.is_complex():
-            continue
-        wide = torch.float64 if new.is_floating_point() else torch.int64
-        step = new.to(wide) - old.to(wide)
-        if bool(torch.isfinite(step).all()) and bool((step != 0).any()):
-            advanced[position] = (new.to(wide) + times * step).to(new.dtype)
-    return advanced

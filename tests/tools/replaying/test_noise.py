@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from kernelwright.tools.replaying.kept_memory import as_if_called_again
 from kernelwright.tools.replaying.noise import NOISE, fill_memory
-from kernelwright.tools.replaying.service import as_if_called_again
 
 
 def filled(dtype, poison):

@@ -112,9 +112,10 @@ def relations_in(source: str) -> tuple[Relation, ...]:
     if tree is None:
         return ()
     relations: dict[str, Relation] = {}
+    constants = _constants(tree)
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
     for function in functions:
-        assigned = _assigned_once(function)
+        assigned = constants | _assigned_once(function)
         for node in _comparisons(function):
             relation = _relation(_inlined(node, assigned))
             if relation is not None:
@@ -166,6 +167,21 @@ def _joins_comparisons(node: ast.BinOp) -> bool:
     return all(
         any(isinstance(n, ast.Compare) for n in ast.walk(side)) for side in (node.left, node.right)
     )
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Returns whole numbers that the module binds to names which nothing else is bound to: `ONE_BLOCK = 1 << 14`."""
+    bound = Counter(
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
+    bound += Counter(n.arg for n in ast.walk(tree) if isinstance(n, ast.arg))
+    constants: dict[str, ast.expr] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if bound[name] == 1 and constant_value(value) is not None:
+                    constants[name] = value
+    return constants
 
 
 def _assigned_once(function: ast.AST) -> dict[str, ast.expr]:

@@ -164,16 +164,14 @@ def _bindings(relation: Relation, context: Context) -> list[tuple[tuple[int, ...
         if variable.endswith("numel()"):
             alike = [every, *itertools.combinations(order, 2)] if len(order) > 2 else [every]
         choices.append(alike or [(i,) for i in order])
-    if len(choices) == 1 and thresholds:  # no extent of the problem is beyond the others
-        is_named = len(choices[0]) == 1
-        choices = [
-            [
-                part
-                for part in choices[0]
-                if math.prod(context.full[i] for i in part) > min(thresholds)
-            ]
+    if len(choices) == 1 and thresholds and len(choices[0]) > 1:
+        # Where the variable has no dimension's name, it is one that the problem takes beyond a threshold, if there is.
+        beyond = [
+            part
+            for part in choices[0]
+            if math.prod(context.full[i] for i in part) > min(thresholds)
         ]
-        choices[0] += [every] if len(every) > 1 and not is_named else []
+        choices[0] = [*(beyond or choices[0]), every]
     bindings = itertools.product(*choices)
     return [b for b in itertools.islice(bindings, 4 * MAX_BINDINGS) if len(set(b)) == len(b)][
         :MAX_BINDINGS

@@ -87,6 +87,14 @@ def test_both_outcomes_of_a_comparison_of_extents_are_drawn(condition: str, hold
     assert {bool(holds(size)) for size in drawn} == {True, False}
 
 
+def test_a_constant_beyond_the_problems_own_extent_is_crossed_beside_small_extents():
+    source = "ONE_BLOCK = 1 << 14\n\ndef f(columns):\n    return columns <= ONE_BLOCK\n"
+    selection = select_sizes(problem_of("fused_softmax"), source, "cpu", seed=77 << 16, count=8)
+    beyond = [size.sizes for size in selection.others if size.sizes["columns"] > 1 << 14]
+    assert beyond
+    assert all(size["rows"] * size["columns"] < 1 << 17 for size in beyond)
+
+
 def test_of_three_sizes_one_is_for_a_comparison():
     drawn = sizes("matmul", "    return k == 5 * m", count=3)
     assert len(drawn) == 3
