@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,6 +119,8 @@ def mcp(
     tokens = _tokens(transport, host, token, token_file)
     budgets = ClientBudgets(verdicts, seconds, tokens.budget)
     judging = ServerJudge(choose_device(device), History(db.expanduser()), budgets, access)
+    if token_file is not None:
+        tokens.reload_at_hangup(token_file, partial(typer.echo, err=True))
     _serve(judging, transport, host, port, tokens)
 
 

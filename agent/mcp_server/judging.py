@@ -217,6 +217,9 @@ class ServerJudge:
         """
         if row.id in self._cancelled:
             error = VerdictCancelled(CANCELLED_MESSAGE)
+        elif self._closed:
+            # Whatever a verdict raises whose processes are ended under it.
+            error = InfrastructureError(SERVER_RESTARTED_MESSAGE)
         elif not isinstance(error, InfrastructureError | ProblemError):
             log.error("a verdict on %s was not made", row.problem, exc_info=error)
         return self._answer(
@@ -261,6 +264,8 @@ class ServerJudge:
     def _check_wanted(self, verdict_id: str) -> None:
         if verdict_id in self._cancelled:
             raise VerdictCancelled(CANCELLED_MESSAGE)
+        if self._closed:
+            raise InfrastructureError(SERVER_RESTARTED_MESSAGE)
 
     def _evaluator(self, device: str) -> Evaluator:
         from kernelwright.tools.evaluation.pipeline import Evaluator
@@ -379,6 +384,8 @@ class ServerJudge:
         """Ends every process. Verdicts under way are stored as failed."""
         with self._opening:
             self._closed = True
+        for problem in list(self._problems.values()):
+            reference_trials().stop(problem)
         for evaluator in self._evaluators.values():
             evaluator.close()
         self._pool.shutdown(wait=True, cancel_futures=True)

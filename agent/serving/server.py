@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import resource
-import signal
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -168,7 +166,8 @@ def serve(
             f"judging on {' and '.join(pool.devices)} at http://{_url_host(plan.host)}:{address[1]}{fragment}"
         )
         _tell_readable_tokens(plan, print_line)
-        _reload_at_signal(plan, tokens, print_line)
+        if plan.token_file is not None:
+            tokens.reload_at_hangup(plan.token_file, print_line)
         try:
             server.run(sockets=[listening])
         finally:
@@ -194,25 +193,6 @@ def _tell_readable_tokens(plan: ServerOptions, print_line: Callable[[str], None]
     """Prints a warning about a token file readable by other users of this machine."""
     if plan.token_file is not None and plan.token_file.stat().st_mode & 0o077:
         print_line(f"other users can read {plan.token_file}: chmod 600 {plan.token_file}")
-
-
-def _reload_at_signal(
-    plan: ServerOptions, tokens: Tokens, print_line: Callable[[str], None]
-) -> None:
-    """Makes SIGHUP read the token file again. An invalid file changes nothing and is reported."""
-    if plan.token_file is None or threading.current_thread() is not threading.main_thread():
-        return
-    file = plan.token_file.resolve()
-
-    def reload(number: int, frame: FrameType | None) -> None:
-        try:
-            tokens.take_over(Tokens.read(file))
-        except InputError as error:
-            print_line(f"the tokens stay as they were: {error}")
-        else:
-            print_line(f"read {file} again")
-
-    signal.signal(signal.SIGHUP, reload)
 
 
 def _url_host(host: str) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+import signal
+import threading
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 from kernelwright.errors import InputError
@@ -83,6 +87,22 @@ class Tokens:
     def take_over(self, other: Tokens) -> None:
         """Replaces every client and right by those of another value; requests under way go on."""
         self._names, self._terms = other._names, other._terms
+
+    def reload_at_hangup(self, token_file: Path, print_line: Callable[[str], None]) -> None:
+        """Makes SIGHUP read the token file again. An invalid file changes nothing and is reported."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        file = token_file.resolve()
+
+        def reload(number: int, frame: FrameType | None) -> None:
+            try:
+                self.take_over(Tokens.read(file))
+            except InputError as error:
+                print_line(f"the tokens stay as they were: {error}")
+            else:
+                print_line(f"read {file} again")
+
+        signal.signal(signal.SIGHUP, reload)
 
     @property
     def needed(self) -> bool:

@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import signal
+import time
+from functools import partial
 
 import httpx2
+import psutil
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -54,3 +58,29 @@ def test_a_client_spends_its_own_budget_and_sees_its_own_verdicts(tmp_path):
     with http_server(tmp_path, "--token-file", "tokens.txt", "--verdicts", "1") as url:
         assert httpx2.post(url, json={}).status_code == 401
         asyncio.run(drive(url))
+
+
+def test_a_server_reads_its_token_file_again_at_sighup(tmp_path):
+    file = tmp_path / "tokens.txt"
+    file.write_text(f"alice {ALICE}\n")
+    server = partial(http_server, tmp_path, "--token-file", "tokens.txt")
+
+    def status(url: str, token: str) -> int:
+        return httpx2.post(
+            url, json={}, headers={"Authorization": f"Bearer {token}"}, timeout=400.0
+        ).status_code
+
+    with server() as url:
+        assert (status(url, ALICE) == 401, status(url, BOB) == 401) == (False, True)
+        file.write_text(f"bob {BOB}\n")
+        [process] = [
+            child
+            for child in psutil.Process().children()
+            if "mcp" in child.cmdline() and str(tmp_path / "verdicts.db") in child.cmdline()
+        ]
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 100.0
+        while status(url, BOB) == 401:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert status(url, ALICE) == 401

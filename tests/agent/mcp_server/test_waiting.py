@@ -158,6 +158,29 @@ def test_a_reference_that_loops_ends_with_its_cancelled_verdict_and_is_not_remem
     assert reference_trials().known_outcome(problem, train_mode=False) is None
 
 
+@pytest.mark.slow
+def test_a_server_that_is_stopped_waits_for_no_reference_and_says_why_there_is_no_verdict(tmp_path):
+    history = History(tmp_path / "verdicts.db")
+    judge = ServerJudge("cpu", history, ClientBudgets(50, 5000.0), Access(local=True), workers=1)
+
+    async def begin(client: Client) -> str:
+        looping = await ask(
+            client, "submit", question="check", problem=LOOPING_REFERENCE, source=RIGHT
+        )
+        while judge.step(looping["verdict_id"]) != "running the reference":
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)
+        return looping["verdict_id"]
+
+    verdict_id = drive(judge, begin)
+    began = time.monotonic()
+    judge.close()
+    assert time.monotonic() - began < TRIAL_SECONDS / 2
+    row = history.find(verdict_id)
+    assert row is not None
+    assert (row.state, row.explanation) == ("failed", judging_module.SERVER_RESTARTED_MESSAGE)
+
+
 def test_a_verdict_that_has_ended_stays_as_it_is(judging):
     async def cancel(client: Client) -> tuple[dict[str, Any], dict[str, Any]]:
         made = await ask(client, "compile", problem="fused silu", source="x = (")
