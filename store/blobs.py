@@ -35,6 +35,7 @@ TOKENS_LABEL = "tokens"
 """Label of links that hold token ids."""
 
 TOKENS_PER_LINK = 512
+"""Number of token ids in a link of a chain."""
 MAX_VALUES_PER_QUERY = 500
 """Maximum number of values in an IN (...) clause, below the parameter limit of every database."""
 

@@ -38,6 +38,7 @@ Folder = Annotated[
     typer.Option("--out", help="A new folder for the package.", show_default="MODEL_optimized"),
 ]
 USUAL_MINUTES = 30.0
+"""Default time budget of an optimization, in minutes."""
 
 
 def optimize(

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 MAX_COLUMNS = 120
+"""Maximum width of a comment line."""
 VALUE_COLUMN = 13
 """Column of continuation lines; after a `# contract KIND` prefix, continuation lines are aligned
 with the value.

@@ -25,6 +25,7 @@ from kernelwright.agent.contracts.contract import (
 from kernelwright.tools.report import Report
 
 MAX_WEIGHTS_SHOWN = 12
+"""Maximum number of weights in the comments of a kernel file."""
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 MODES = {
     Mode.ANY: "training and eval: the reference gives the same in both",

@@ -11,9 +11,13 @@ from kernelwright.policies.base import Origin
 from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
 
 MAX_MESSAGE_CHARACTERS = 1200
+"""Maximum number of characters quoted from a failure's message."""
 MAX_TRACE_CHARACTERS = 1500
+"""Maximum number of characters quoted from a traceback."""
 MAX_OUTPUT_CHARACTERS = 800
+"""Maximum number of characters quoted from the candidate's printed output."""
 MAX_COMPACT_CHARACTERS = 300
+"""Maximum number of characters of a message in the compact form."""
 MAX_LISTED_LAUNCHES = 8
 """Maximum number of launches whose times are listed."""
 

@@ -56,7 +56,9 @@ class Outcome(StrEnum):
 
 
 POLICY_STATES = (State.DRAFT, State.REPAIR, State.REFINE)
+"""States whose action asks the policy for a candidate."""
 TOOL_STATES = (State.COMPILE, State.CORRECTNESS, State.PROFILE)
+"""States whose action judges the candidate."""
 
 
 def _edges() -> dict[tuple[State, State], set[Outcome]]:

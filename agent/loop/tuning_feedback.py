@@ -11,6 +11,7 @@ MIN_SHARE_OF_PEAK_WHEN_BOUND = 0.8
 names.
 """
 LOW_OCCUPANCY_SHARE = 0.25
+"""Occupancy below which the feedback names the limiting resource, 0 to 1."""
 MAX_SHORT_KERNEL_MS = 0.01
 """Milliseconds below which a call is mostly launch overhead."""
 MAX_OTHER_LAUNCHES = 2

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 WARMUP_MS = 25
+"""Milliseconds of warm-up before a measurement."""
 MEASURED_MS = 100
+"""Milliseconds of a measurement."""
 
 
 class Times(Value):

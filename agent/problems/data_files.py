@@ -27,6 +27,7 @@ MIN_ELEMENTS_OF_A_CASE = 1024
 correct kernels from wrong ones.
 """
 MAX_DATA_FILE_BYTES = 4 << 20
+"""Maximum size of a data file, in bytes."""
 
 
 def with_data(source: str, path: Path) -> str:

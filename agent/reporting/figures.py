@@ -30,8 +30,11 @@ FAST_P_THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 eager PyTorch.
 """
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
+"""Values of k for pass@k."""
 BOOTSTRAP_RESAMPLES = 2000
+"""Number of bootstrap resamples behind an interval."""
 BOOTSTRAP_SEED = 20251121
+"""Seed of the resamples: equal samples give equal intervals."""
 
 Attempts = Mapping[str, Sequence[ReportedSample]]
 """Every problem of the suite by name, with its samples; an empty list if it was never attempted."""

@@ -16,6 +16,7 @@ from kernelwright.agent.reporting.samples import ReportedSample
 from kernelwright.policies.base import Value
 
 PERMUTATION_SAMPLES = 10_000
+"""Number of random sign changes in a permutation test."""
 MAX_EXACT_DIFFERENCES = 16
 """Largest number of differing problems for which all sign flips are tried."""
 

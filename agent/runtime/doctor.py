@@ -12,6 +12,7 @@ ENOUGH_DISK_BYTES = 2 * 2**30
 before it starts.
 """
 ENOUGH_MEMORY_BYTES = 6 * 2**30
+"""Memory below which `agent doctor` warns, in bytes."""
 HARMLESS_THROTTLING = ("gpu_idle", "applications_clocks")
 """NVML's reasons for lower clocks that do not disturb a timing."""
 SUPPORTED_TRITON = ((3, 6), (3, 10))

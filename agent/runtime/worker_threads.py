@@ -13,6 +13,7 @@ from kernelwright.agent.runtime.interrupts import is_stop_handled_above, stop_on
 Job = TypeVar("Job")
 
 WATCH_SECONDS = 0.1
+"""Seconds between two calls of the progress callback."""
 
 
 class WorkerThreads(Generic[Job]):

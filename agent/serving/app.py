@@ -33,7 +33,9 @@ from kernelwright.tools.hardware.machine_info import version
 WARMING_PROBLEM = "fused_silu"
 """Catalogue problem prepared by a server before the first request."""
 BODY_BYTES = 2**20
+"""Maximum size of a request's body, in bytes."""
 BATCH_BYTES = 16 * 2**20
+"""Maximum size of the body of a batch, in bytes."""
 STATUS_OF_CODE = {
     Code.UNAUTHORIZED: 401, Code.FORBIDDEN: 403, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422,
     Code.NOT_FOUND: 404,

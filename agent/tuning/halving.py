@@ -20,6 +20,7 @@ from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 FIRST_CALLS = 4
 """Calls of each configuration in the first round; each later round doubles them."""
 MAX_HALVING_ROUNDS = 7
+"""Maximum number of rounds: the last one times 4 * 2 ** 6 = 256 calls of each configuration."""
 
 Measure = Callable[[str, int, int], Sequence[float] | None]
 """Times a configuration: takes key, round and number of calls; returns the milliseconds of each

@@ -32,6 +32,7 @@ from kernelwright.tools.tuning.kernel_text.reading import read_file
 MAX_CANDIDATES_READ = 200
 """Maximum number of tuned candidates that are read, the latest first."""
 MAX_PRIORS = 4
+"""Maximum number of earlier winners tried first, most frequent first."""
 
 Priors = Callable[[], list[dict[str, Setting]]]
 PRIORS_KIND = "priors"

@@ -15,8 +15,11 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 )
 
 IEEE_PRECISIONS = ("ieee",)
+"""Precisions of a product with exact fp32 arithmetic."""
 SPLIT_PRECISIONS = ("ieee", "tf32x3", "bf16x6", "bf16x3")
+"""Precisions of a product with operands split into parts, exact fp32 arithmetic included."""
 ALL_PRECISIONS = (*SPLIT_PRECISIONS, "tf32")
+"""Every precision of a product, tf32 alone included."""
 
 
 class PrecisionClass(StrEnum):

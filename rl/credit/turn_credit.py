@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 GAMMA = 0.4
+"""Discount of a later turn's reward (Kevin, arXiv:2507.11948)."""
 MAX_DIFFERENCE_OF_EQUAL_RETURNS = 1e-9
 """Returns with a smaller difference are equal."""
 

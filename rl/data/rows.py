@@ -19,6 +19,7 @@ from kernelwright.tools.report import Value
 SHARD_ROWS = 4096
 """Number of rows of a file. A shard of long rows takes some tens of MB in memory."""
 READ_ROWS = 512
+"""Number of rows read at a time."""
 PARQUET_MAGIC = b"PAR1"
 OPTIONAL_COLUMNS = frozenset({"messages"})
 """Columns missing in corpora of an earlier version."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Evaluator
 
 WORKER_CLOSING_SECONDS = 4.0
+"""Seconds of grace for a worker's evaluator to close."""
 _worker_state: dict[str, Any] = {}
 """The state of this process: its evaluator."""
 

@@ -19,14 +19,17 @@ MEMORY_SHARE = 0.75
 SCARCE_SHARE, LARGE_SHARE = 0.08, 0.25
 """Below the first share of available memory on this machine, a judge may use at most the second."""
 MAX_TEMPORARY_BYTES = 8 << 30
+"""Maximum size of the file system at /tmp, in bytes."""
 TEMPORARY_SHARE = 0.125
 """Size of the file system at /tmp, as a share of this machine's memory; at most
 MAX_TEMPORARY_BYTES.
 """
 TEMPORARY_FILES = 200_000
+"""Maximum number of files in the file system at /tmp."""
 FULL_SHARE = 0.95
 """Used share of the file system at /tmp from which on the bound counts as exceeded."""
 FIRST_EXIT_CODE = 80
+"""Exit code for the first bound; each further bound has the next number."""
 EXIT_CODES = {bound: FIRST_EXIT_CODE + number for number, bound in enumerate(Bound)}
 """Exit code of a walled judge for each exceeded bound."""
 

@@ -22,6 +22,7 @@ MAX_STRINGS = 8 * MAX_BATCH * MAX_FIELDS
 in a tenth of a second.
 """
 MAX_BYTES_OUTSIDE = 8 * MAX_STRINGS
+"""Maximum number of bytes outside of strings in a body."""
 GZIP_MAGIC = b"\x1f\x8b"
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 """A JSON string. Possessive quantifiers, so the regex stores no backtracking state for millions of

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from kernelwright.agent.serving.service import JudgeService
 
 SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Upper edges of the histogram buckets for the duration of a verdict, in seconds."""
 ENQUEUE_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Upper edges of the histogram buckets for the duration of a submission, in seconds."""
 
 
 class ServiceMetrics:

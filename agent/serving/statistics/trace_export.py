@@ -29,6 +29,7 @@ BATCH = 200
 BATCH_SECONDS = 2.0
 """Seconds of collecting verdicts for a request."""
 REQUEST_SECONDS = 10.0
+"""Time limit of a request to the collector, in seconds."""
 INTERNAL_SPAN, STATUS_OK, STATUS_ERROR = 1, 1, 2
 """Numbers of the specification: a span's kind, and its status."""
 

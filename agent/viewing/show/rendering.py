@@ -23,7 +23,9 @@ FIRST_LINE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 15.0
 """Seconds after which a line is repeated with the step's time so far."""
 POLL_SECONDS = 0.2
+"""Seconds between two looks at the activity."""
 MAX_LINE_CHARACTERS = 300
+"""Maximum number of characters of a printed line."""
 
 
 class Activity(Protocol):

@@ -24,6 +24,7 @@ from kernelwright.tools.report import Report, Speedup
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 MAX_ROWS = 24
+"""Maximum number of configurations in a table."""
 MAX_FAILURES_SHOWN = 3
 """Maximum number of messages of configurations that do not compile."""
 

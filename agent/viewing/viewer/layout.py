@@ -19,6 +19,7 @@ NARROW_COLUMNS = 90
 """Largest width in columns at which the lineage is hidden."""
 
 MAX_DIALOG_COLUMNS = 110
+"""Maximum width of a dialog, in columns."""
 
 STYLE = """
 #heading, #status { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kernelwright.rl.training.sft.presets import Lora
 
 DEFAULT_PROMPT_TOKENS = 1500
+"""Assumed length of a prompt in a plan, in tokens."""
 
 
 @dataclass(frozen=True)

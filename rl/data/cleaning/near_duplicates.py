@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     Signature: TypeAlias = NDArray[np.uint32]
 
 PERMUTATIONS = 128
+"""Number of hashes in a MinHash signature."""
 SHINGLE_TOKENS = 5
+"""Number of consecutive tokens in a shingle."""
 NEAR_COPY_SIMILARITY = 0.7
+"""Share of equal hashes from which on a row is a near copy of an accepted row."""
 BANDS, IN_BAND = 25, 5
 """A pair of likeness 0.7 shares a band with probability 1 - (1 - 0.7^5)^25 = 0.99."""
 MINHASH_SEED = 1

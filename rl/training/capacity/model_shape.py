@@ -8,6 +8,7 @@ from kernelwright.rl.training.sft.presets import Lora
 
 BF16_BYTES = 2
 MIN_CHECKPOINTED_PARAMETERS = 200_000_000
+"""Number of parameters above which gradient checkpointing is on by default."""
 
 
 class ModelShape(Value):

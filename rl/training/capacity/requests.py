@@ -23,6 +23,7 @@ GPU_GIGABYTES: Mapping[str, int] = {
 """Memory in GB by the makers' data sheets."""
 DEFAULT_GPU = "H100 SXM5 HBM3"
 DEFAULT_REPLY_TOKENS = 1536
+"""Assumed length of a reply in a plan, in tokens."""
 VERDICT_SECONDS_CPU = 1.0
 """Seconds of a verdict under the interpreter on one core."""
 VERDICT_SECONDS_GPU = 4.0

@@ -14,6 +14,7 @@ from kernelwright.rl.training.capacity.model_shape import BF16_BYTES, ModelShape
 TRAINING_SHARE = 0.35
 """Share of the bf16 peak reached by a training step."""
 PREFILL_SHARE = 0.5
+"""Share of the peak rate reached in prefill."""
 DECODING_SHARE = 0.5
 """Share of the memory's peak rate reached by decoding."""
 OPTIMIZER_BYTES = 28

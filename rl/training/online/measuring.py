@@ -17,6 +17,7 @@ from kernelwright.rl.training.online.rounds import Round, Rounds
 from kernelwright.tools.problem import Problem
 
 BAR_CHARACTERS = 20
+"""Width of the progress bar, in characters."""
 BOOTSTRAP_DRAWS = 2000
 """Number of resamples of the bootstrap."""
 

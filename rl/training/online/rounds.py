@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TARGET_WITHOUT_GPU = "sm_90"
 ROUND_SEED_STEP = 7_368_787
+"""Difference between the seeds of consecutive rounds."""
 
 
 class Round(NamedTuple):

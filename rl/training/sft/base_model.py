@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONTEXT_TOKENS = 4096
+"""Context length of a new model, in tokens."""
 
 
 class ModelSize(NamedTuple):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_SHAPES = 6
+"""Maximum number of distinct batch widths."""
 WIDTH_MULTIPLE = 32
 """Widths are multiples of this number."""
 IGNORED_LABEL = -100

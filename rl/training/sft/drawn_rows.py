@@ -23,6 +23,7 @@ from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
 
 CHUNK_ROWS = 500
+"""Number of rows drawn by a worker at a time."""
 SOURCE_OF_DRAWN_ROWS = "drawn, not judged"
 T = TypeVar("T", Row, EncodedRow)
 

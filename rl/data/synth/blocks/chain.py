@@ -18,6 +18,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 INLINE_SHARE = 0.65
 """Share of constants written in forward rather than passed to `__init__`."""
 MODULE_SHARE = 0.3
+"""Share of operations written as a module, if the operation has a module."""
 LEARNED_SHARE = 0.12
 """Share of the constants passed to training models that are single-number parameters."""
 RESIDUAL_SHARE = 0.06

@@ -29,7 +29,9 @@ LAST_KINDS = {"pool": 1, "reduce": 2}
 axes for further kernels.
 """
 SECOND_PART_SHARE = 0.45
+"""Probability of a second kernel after the first, if the depth allows."""
 THIRD_PART_SHARE = 0.35
+"""Probability of a third kernel after the second, if the depth allows."""
 
 
 def draw_parts(sketch: Sketch, depth: int) -> list[int]:

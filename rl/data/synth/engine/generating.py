@@ -23,9 +23,11 @@ STATE_FILE = "synth.json"
 DRAWS_AT_A_TIME = 1
 """Number of draws of a work unit: a draw takes a second or more."""
 GENERATED_SHARD_ROWS = 1024
+"""Number of rows in a shard."""
 MAX_SECONDS_UNWRITTEN = 60.0
 """Longest time verified rows wait in memory for a full shard."""
 MAX_KEPT_REASONS = 60
+"""Maximum number of rejection reasons in the report, most frequent first."""
 
 
 class CorpusRequest(Value):
