@@ -15,9 +15,11 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import sys
+import types
 from collections.abc import Iterator, Mapping
 
-from kernelwright.tools.tracing.host_code.own_objects import OwnObjects
+from kernelwright.tools.tracing.host_code.own_objects import NAMING_CALLS, OwnObjects
 
 PURE_MODULES = frozenset({
     "math", "typing", "typing_extensions", "collections", "dataclasses", "enum", "functools", "itertools", "operator",
@@ -95,6 +97,20 @@ PURE_BUILTINS = frozenset({
 LOOKING_UP = frozenset({"getattr", "hasattr", "setattr", "delattr"})
 """Functions of Python that look an attribute up by its name; as values they could look up any."""
 PUBLIC_WITH_UNDERSCORE = ("__version__", "_assert", "__name__")
+TEXTS_OF_VALUES = frozenset(
+    {"str", "repr", "format", "ascii", "bin", "hex", "chr", "bytes", "bytearray"}
+)
+"""Functions of Python that write a value as text, whose digits and names arithmetic may count."""
+NAMES_OF_TYPES = frozenset({"__name__", "__class__"})
+TELLING_CALLS = frozenset({
+    "print", "warn", "info", "debug", "warning", "error", "isinstance", "issubclass", *NAMING_CALLS,
+})  # fmt: skip
+"""Calls whose arguments are told to a user, or name a tensor."""
+TELLING_METHODS = frozenset({"extra_repr", "__repr__", "__str__"})
+"""Methods that a text may define for a user, and not call."""
+TABLES_OF_ADDRESSES = frozenset({"torch.tensor", "torch.as_tensor"})
+OF_ADDRESSES = ast.Mod | ast.BitAnd
+"""Operators that ask an address for its alignment; a result that never varied is told as a choice."""
 DYNAMIC_PATHS = frozenset({"operator.attrgetter", "operator.methodcaller"})
 
 
@@ -113,6 +129,8 @@ class _Reader(ast.NodeVisitor):
         self._imports = _imports(tree)
         self._own = OwnObjects(tree, self._path)
         self._variables = _variables(tree)
+        self._tells = 0
+        """Constructs around the node whose texts decide nothing, or decide as a choice that is followed."""
 
     def _note(self, node: ast.expr) -> None:
         self.found.append((node.lineno, ast.unparse(node)))
@@ -125,8 +143,10 @@ class _Reader(ast.NodeVisitor):
         if not is_kernel:
             defaults = [*node.args.defaults, *node.args.kw_defaults]
             parts += [*(d for d in defaults if d is not None), *node.body]
+        self._tells += node.name in TELLING_METHODS
         for part in parts:
             self.visit(part)
+        self._tells -= node.name in TELLING_METHODS
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Leaves the annotation out."""
@@ -137,6 +157,53 @@ class _Reader(ast.NodeVisitor):
         function = decorator.func if isinstance(decorator, ast.Call) else decorator
         path = self._path(function)
         return path.startswith("triton.") and path.endswith(".jit")
+
+    # -------------------------------------------------------------- texts of values
+    def _visit_telling(self, *nodes: ast.AST | None) -> None:
+        self._tells += 1
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+        self._tells -= 1
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        """Allows texts in messages."""
+        self._visit_telling(node.exc, node.cause)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Allows texts in messages."""
+        self.visit(node.test)
+        self._visit_telling(node.msg)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Allows texts that are compared: a comparison with a single outcome is told as a choice."""
+        self._visit_telling(node.left, *node.comparators)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """Allows texts as keys: a look-up with a single result is told as a choice."""
+        self.visit(node.value)
+        self._visit_telling(node.slice)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Notes a text that values are written into."""
+        if not self._tells and any(isinstance(v, ast.FormattedValue) for v in node.values):
+            self._note(node)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        """Notes a text that values are written into, and allows an address that is asked for its alignment."""
+        while True:  # down the left sides, which a long sum nests deeply
+            is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+            if is_text and not self._tells:
+                self._note(node)
+            if isinstance(node.op, OF_ADDRESSES) and _is_address(node.left):
+                self._visit_telling(node.left, node.right)
+                return
+            self.visit(node.right)
+            if not isinstance(node.left, ast.BinOp):
+                break
+            node = node.left
+        self.visit(node.left)
 
     # -------------------------------------------------------------- names and attributes
     def visit_Name(self, node: ast.Name) -> None:
@@ -161,6 +228,15 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Treats `getattr(x, "name")` as `x.name`, likewise for hasattr, setattr and delattr."""
+        name_of_function = _last_name(node.func)
+        if not self._tells and self._writes_text(node):
+            self._note(node)
+        is_exception = name_of_function.endswith(("Error", "Exception", "Warning"))
+        makes_table = self._path(node.func) in TABLES_OF_ADDRESSES
+        if is_exception or makes_table or name_of_function in TELLING_CALLS:
+            self.visit(node.func)
+            self._visit_telling(*node.args, *node.keywords)
+            return
         is_look_up = isinstance(node.func, ast.Name) and node.func.id in LOOKING_UP
         if not is_look_up or len(node.args) < 2:
             self.generic_visit(node)
@@ -171,13 +247,26 @@ class _Reader(ast.NodeVisitor):
         else:
             self._note(node)
             further_arguments = [receiver, name, *further_arguments]
-        for value in further_arguments:
-            self.visit(value)
+        self._visit_telling(*further_arguments)
+
+    def _writes_text(self, node: ast.Call) -> bool:
+        """Returns True for a call that writes values as text."""
+        match node.func:
+            case ast.Name(id=name):
+                is_mapped = name == "map" and _last_name(node.args[0]) in TEXTS_OF_VALUES
+                return (name in TEXTS_OF_VALUES and name not in self._variables) or is_mapped
+            case ast.Attribute(value=ast.Constant(str()), attr="format"):
+                return True
+        return False
 
     def _is_known(self, node: ast.Attribute) -> bool:
         """Returns True for an attribute in the vocabulary, or one that the source gives to its own
         object."""
         name = node.attr
+        if name in NAMES_OF_TYPES:
+            return bool(self._tells) or self._own.has(node.value, "__init__")
+        if name in TELLING_METHODS or name == "data_ptr":
+            return bool(self._tells)
         if name in PRIVATE_VOCABULARY:
             return True
         if name.startswith("_"):
@@ -195,6 +284,15 @@ class _Reader(ast.NodeVisitor):
         if not isinstance(node, ast.Name) or node.id not in self._imports:
             return ""
         return ".".join([self._imports[node.id], *reversed(names)])
+
+
+def _last_name(function: ast.expr) -> str:
+    """Returns the name of a function, without that of its module or object; empty for any other expression."""
+    return getattr(function, "attr", "") or getattr(function, "id", "")
+
+
+def _is_address(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and _last_name(value.func) == "data_ptr"
 
 
 def _imports(tree: ast.Module) -> Mapping[str, str]:
@@ -237,7 +335,9 @@ def _is_vocabulary(path: str) -> bool:
     is_private = any(n.startswith("_") and n not in PUBLIC_WITH_UNDERSCORE for n in names)
     if is_private or path in DYNAMIC_PATHS:
         return False
-    if root in PURE_MODULES or path in OTHER_PATHS | VARIED_PATHS:
+    if root in PURE_MODULES:
+        return not _leads_out(path)
+    if path in OTHER_PATHS | VARIED_PATHS:
         return True
     if root == "triton":
         return names[:1] == ["language"] or (
@@ -250,6 +350,20 @@ def _is_vocabulary(path: str) -> bool:
     if names[0] == "cuda":
         return len(names) > 1 and set(names[1:]) <= TORCH_CUDA_NAMES | ABILITIES
     return names[0] in TORCH_NAMES or names[0] in _operators_and_dtypes()
+
+
+@functools.cache
+def _leads_out(path: str) -> bool:
+    """Returns True where a path goes through a pure module into another one, as `contextlib.os` does."""
+    root, *names = path.split(".")
+    value = sys.modules.get(root)
+    for name in names:
+        value = getattr(value, name, None)
+        if isinstance(value, types.ModuleType):
+            is_part = value.__name__.partition(".")[0] in PURE_MODULES
+            if not is_part:
+                return True
+    return False
 
 
 @functools.cache

@@ -10,10 +10,12 @@ from bench.judge_suites import honest
 from kernelwright.tools.tracing.host_code.unvaried_reads import unvaried_reads
 
 HEAD = """
+import contextlib
 import math
 import operator
 import os
 import threading
+import warnings
 import torch
 import triton
 import triton.language as tl
@@ -49,6 +51,15 @@ READINGS = {
     "torch.nn.modules.module._global_forward_hooks": "len(torch.nn.modules.module._global_forward_hooks)",
     "id": "id(x) % 2",
     "kernel.fn": "kernel.fn(x, 1)",
+    "str(x.shape[0])": "7 * str(x.shape[0]).count('407')",
+    "hex(x.numel())": "int(hex(x.numel()), 16)",
+    "map(str, x.shape)": "len(''.join(map(str, x.shape)))",
+    "f'{x.shape}'": "len(f'{x.shape}')",
+    "self.extra_repr": "len(self.extra_repr())",
+    "'%d' % x.numel()": "len('%d' % x.numel())",
+    "type(x).__name__": "2.0 ** -len(type(x).__name__)",
+    "x.data_ptr": "(lambda address: address * 2)(x.data_ptr())",
+    "contextlib.os.environ": "len(contextlib.os.environ)",
 }
 VOCABULARY = [
     "triton.cdiv(x.numel(), 1024) + triton.next_power_of_2(x.shape[-1])",
@@ -61,6 +72,12 @@ VOCABULARY = [
     "getattr(self, 'table', None)",
     "tl.float32 if x.dtype is torch.float16 else tl.float64",
     "kernel[(1,)](x, BLOCK=1024, num_warps=4)",
+    "x if str(x.dtype) == 'torch.float16' else {'torch.float32': x}[str(x.dtype)]",
+    "x if x.data_ptr() % 16 == 0 else x.clone()",
+    "torch.tensor([t.data_ptr() for t in (x, x)])",
+    "print(f'{x.shape}') or warnings.warn(str(x.shape))",
+    "self.register_buffer(f'table_{x.dim()}', x)",
+    "x if type(x).__name__ == 'Tensor' else ValueError(f'{x.shape}')",
 ]
 READ_THEIR_SURROUNDINGS = {
     "kernels_written_as_text_and_executed", "launch_metadata_and_a_name_of_its_own", "module_with_hooks_and_logging",
