@@ -111,7 +111,8 @@ def with_replacements(source: str, edits: Sequence[tuple[ast.expr | ast.stmt, st
     for node, text in sorted(
         edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True
     ):
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        first = node.lineno - 1
+        last = (node.end_lineno or node.lineno) - 1
         before = lines[first][: node.col_offset]
         after = lines[last][node.end_col_offset or 0 :]
         written = (before + text.encode() + after).split(b"\n")

@@ -68,7 +68,8 @@ def integer(node: ast.AST | None) -> int | None:
         return -value if value is not None and isinstance(node.op, ast.USub) else value
     if not isinstance(node, ast.BinOp):
         return None
-    lhs, right = integer(node.left), integer(node.right)
+    lhs = integer(node.left)
+    right = integer(node.right)
     if lhs is None or right is None:
         return None
     value = _computed(node.op, lhs, right)

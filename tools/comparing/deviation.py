@@ -128,8 +128,11 @@ def deviation_of_elements(
     numbers = torch.zeros(4, dtype=torch.float64, device=c.device)
     rows, columns = c.shape
     for down, across in tiles(rows, columns, c.device.type):
-        mine, eager, exact = c[down, across], e[down, across], r[down, across]
-        error, noise = error_of(mine, eager, exact), distance(eager, exact)
+        mine = c[down, across]
+        eager = e[down, across]
+        exact = r[down, across]
+        error = error_of(mine, eager, exact)
+        noise = distance(eager, exact)
         if r.is_floating_point():
             not_eager[down, across] = distance(mine, eager) > base[down]
             not_exact[down, across] = error > base[down]

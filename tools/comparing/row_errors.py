@@ -76,7 +76,8 @@ def row_errors_by_torch(
     squares = torch.zeros(3, dtype=torch.float64, device=r.device)
     far = torch.zeros((), dtype=torch.bool, device=r.device)
     for down, across in tiles(rows, columns, r.device.type):
-        exact, eager = r[down, across].double(), e[down, across]
+        exact = r[down, across].double()
+        eager = e[down, across]
         gap = (exact - eager).abs_().nan_to_num_(nan=0.0, posinf=0.0)
         if s is not None:
             gap = torch.maximum(

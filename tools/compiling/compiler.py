@@ -256,13 +256,15 @@ class _Job:
 
         A process which ends early sets the outcome of its current kernel.
         """
-        at, begun = next(iter(keys)), time.monotonic()
+        at = next(iter(keys))
+        begun = time.monotonic()
         ended: CompileOutcome | None = None
         while ended is None and any(a not in done for a in keys):
             try:
                 message = allowed.receive(begun + self.kernel_seconds - time.monotonic())
                 if "begun" in message and message["begun"] in keys:
-                    at, begun = message["begun"], time.monotonic()
+                    at = message["begun"]
+                    begun = time.monotonic()
                 elif message["made"] == at and at not in done:
                     done[at], begun = _read_outcome(message["outcome"]), time.monotonic()
                 else:
@@ -362,11 +364,17 @@ def _describe_compiled(
             fault=outcome.fault, cheat=outcome.cheat, message=outcome.message, where=line
         )
     return Compiled(
-        name=traced.functions[kernel.function].name, target=job.target, failure=failure,
-        resources=outcome.resources, signature=dict(kernel.signature),
-        metadata=outcome.metadata, binary=outcome.binary, reversed=outcome.reversed, texts=outcome.texts,
+        name=traced.functions[kernel.function].name,
+        target=job.target,
+        failure=failure,
+        resources=outcome.resources,
+        signature=dict(kernel.signature),
+        metadata=outcome.metadata,
+        binary=outcome.binary,
+        reversed=outcome.reversed,
+        texts=outcome.texts,
         seconds=outcome.seconds,
-    )  # fmt: skip
+    )
 
 
 def _in_file(

@@ -40,7 +40,8 @@ class CapturedDiagnostics:
 @contextlib.contextmanager
 def captured_errors(diagnostics: CapturedDiagnostics) -> Iterator[None]:
     """Redirects stderr to `diagnostics` until the block ends."""
-    path, saved = diagnostics.path, os.dup(2)
+    path = diagnostics.path
+    saved = os.dup(2)
     held = (
         os.memfd_create("diagnostics")
         if path is None

@@ -95,7 +95,8 @@ class InterpretedRung:
         """
         if selection.too_large:
             return _not_run(selection)
-        front, options = self._resources.interpreter_front(), self._options.with_(targets=())
+        front = self._resources.interpreter_front()
+        options = self._options.with_(targets=())
         with self._at(Lane.CPU), single_threaded():
             candidate, _, _ = front.traced_and_compiled(
                 self._problem, self._source, selection, options, seed, self._say
@@ -135,10 +136,12 @@ class InterpretedRung:
                 rules,
             )
         result = judged.result.with_(
-            sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes),
-            tried=(*judged.result.tried, *checked.outside), fixed_sizes=checked.fixed,
+            sizes=selection.base.sizes,
+            notes=(*judged.result.notes, *selection.notes),
+            tried=(*judged.result.tried, *checked.outside),
+            fixed_sizes=checked.fixed,
             host_choices=(*judged.result.host_choices, *candidate.host_choices),
-        )  # fmt: skip
+        )
         return judged.with_result(result)
 
     def _within_contract(
@@ -151,7 +154,8 @@ class InterpretedRung:
         unchanged = ContractSizes(selection, candidate)
         if not is_guarded(candidate.failures, selection.base.index):
             return unchanged
-        front, options = self._resources.interpreter_front(), self._options
+        front = self._resources.interpreter_front()
+        options = self._options
         with self._at(Lane.CPU), single_threaded():
             free = front.free_sizes(self._problem, self._source, selection.base.sizes, options)
             if not free:
@@ -183,7 +187,8 @@ class InterpretedRung:
             front: TracesAndCompiles = resources.elsewhere or resources.front()
             options = options.with_(targets=options.targets[:1])
             if resources.on_gpu:
-                front, options = resources.interpreter_front(), options.with_(targets=())
+                front = resources.interpreter_front()
+                options = options.with_(targets=())
             candidate, _, binaries = front.traced_and_compiled(
                 self._problem, self._source, variants, options, seed, self._say
             )

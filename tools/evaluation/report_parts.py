@@ -49,10 +49,16 @@ def with_verdict(
     result = judged.result
     correct = result.failure is None
     return report.with_(
-        rung=rung, failure=report.failure or result.failure, correct=correct,
-        correct_kb=result.correct_kb, narrow_contract=narrow_contract(problem, result) if correct else "",
-        judged_on=result.device, own_work=result.own_work, coverage=judged.coverage or report.coverage, **stage,
-    )  # fmt: skip
+        rung=rung,
+        failure=report.failure or result.failure,
+        correct=correct,
+        correct_kb=result.correct_kb,
+        narrow_contract=narrow_contract(problem, result) if correct else "",
+        judged_on=result.device,
+        own_work=result.own_work,
+        coverage=judged.coverage or report.coverage,
+        **stage,
+    )
 
 
 def why_unseen(judged: JudgeFindings) -> str:
@@ -89,9 +95,12 @@ def with_interpreted(report: Report, judged: JudgeFindings, *, is_too_large: boo
             unanswered=checked.unanswered or result.unanswered,
         )
     return report.with_(
-        correctness=checked, interpreted=result, coverage=judged.coverage, correct=failure is None,
+        correctness=checked,
+        interpreted=result,
+        coverage=judged.coverage,
+        correct=failure is None,
         failure=failure,
-    )  # fmt: skip
+    )
 
 
 def isolation_warnings(report: Report) -> tuple[str, ...]:

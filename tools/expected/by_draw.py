@@ -166,7 +166,8 @@ def _held_to_own_size(
     eager = expected.eager[number]
     if expected.exact is None or not eager.is_floating_point() or not eager.numel():
         return measured
-    exact, allow = expected.exact[number], allowance(eager.dtype)
+    exact = expected.exact[number]
+    allow = allowance(eager.dtype)
     if exact.shape != mine.shape or eager.itemsize == 1:
         return measured
     wrong = wrong_function_values(mine, eager, exact, None, expected.inputs, allow)

@@ -86,7 +86,8 @@ def _other_values(
     domain."""
     import torch
 
-    tensor, domain = expected.inputs[index], prepared.domains[index]
+    tensor = expected.inputs[index]
+    domain = prepared.domains[index]
     redrawn = prepared.reference.inputs(expected.rng + 1)[index]
     if isinstance(redrawn, torch.Tensor) and redrawn.shape == tensor.shape:
         yield redrawn.to(tensor.dtype)

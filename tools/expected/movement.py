@@ -45,7 +45,8 @@ def only_moves(draws: Iterable[ExpectedOutputs]) -> bool | None:
     """
     trails = [_Trail(name) for name in ROUNDING_TYPES]
     for count, draw in enumerate(itertools.islice(draws, MAX_DRAWS), 1):
-        input_values, output_values = _values(draw.inputs), _values(draw.eager)
+        input_values = _values(draw.inputs)
+        output_values = _values(draw.eager)
         if input_values is None or output_values is None:
             return False
         if input_values.numel() + output_values.numel() > (

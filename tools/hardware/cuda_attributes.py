@@ -44,8 +44,10 @@ def read_devices() -> list[dict[str, Any]]:
 
 
 def _read_device(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
-    device, memory = ctypes.c_int(), ctypes.c_size_t()
-    name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
+    device = ctypes.c_int()
+    memory = ctypes.c_size_t()
+    name = ctypes.create_string_buffer(256)
+    uuid = (ctypes.c_ubyte * 16)()
     driver.cuDeviceGet(ctypes.byref(device), ordinal)
     driver.cuDeviceGetName(name, 256, device)
     driver.cuDeviceGetUuid(ctypes.byref(uuid), device)

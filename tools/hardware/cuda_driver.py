@@ -78,7 +78,8 @@ def export(address: int) -> bytes:
 
 def map_handle(raw: bytes) -> int:
     """Maps another process's allocation. Returns its address here."""
-    handle, address = _Handle(), ctypes.c_uint64()
+    handle = _Handle()
+    address = ctypes.c_uint64()
     ctypes.memmove(ctypes.byref(handle), raw, HANDLE_BYTES)
     _check(_driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, 1), "cuIpcOpenMemHandle")
     return address.value

@@ -189,7 +189,8 @@ def _read_handle(nvml: ModuleType, handle: object) -> dict[str, Any]:
             ask("nvmlDeviceGetMaxClockInfo", clock_type) for clock_type in questions
         )
     busy = ask("nvmlDeviceGetUtilizationRates")
-    memory, power = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPowerUsage")
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    power = ask("nvmlDeviceGetPowerUsage")
     return {
         "uuid": uuid,
         "name": _as_text(ask("nvmlDeviceGetName")),

@@ -237,10 +237,13 @@ def evaluating_environment(device: str) -> tuple[Environment, Gpu | None]:
     from kernelwright.tools.verdict_cache import evaluator_version
 
     base = Environment(
-        evaluator=evaluator_version(), python=platform.python_version(), torch=version("torch") or "",
+        evaluator=evaluator_version(),
+        python=platform.python_version(),
+        torch=version("torch") or "",
         triton=version("triton") or "",
-        host=platform.node(), fp_fusion="1",
-    )  # fmt: skip
+        host=platform.node(),
+        fp_fusion="1",
+    )
     if not device.startswith("cuda"):
         return base, None
     driver = gpus.read_driver()

@@ -71,12 +71,25 @@ def _nvidia(
 ) -> Target:
     """`gpu`: multiprocessors, GiB of memory, MiB of L2."""
     return Target(
-        name=f"sm_{arch}", backend="cuda", arch=arch, title=title, warp_size=32, shared_per_block=shared * 1024,
-        shared_per_multiprocessor=per_multiprocessor * 1024, shared_reserved=1024, shared_unit=128, registers=65536,
+        name=f"sm_{arch}",
+        backend="cuda",
+        arch=arch,
+        title=title,
+        warp_size=32,
+        shared_per_block=shared * 1024,
+        shared_per_multiprocessor=per_multiprocessor * 1024,
+        shared_reserved=1024,
+        shared_unit=128,
+        registers=65536,
         registers_per_thread=255,
-        register_unit=256, threads=warps * 32, warps=warps, blocks=blocks, multiprocessors=gpu[0], memory=gpu[1] << 30,
+        register_unit=256,
+        threads=warps * 32,
+        warps=warps,
+        blocks=blocks,
+        multiprocessors=gpu[0],
+        memory=gpu[1] << 30,
         l2=gpu[2] << 20,
-    )  # fmt: skip
+    )
 
 
 TARGETS: dict[str, Target] = {

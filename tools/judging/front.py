@@ -219,10 +219,14 @@ class Front:
         )[0]
 
     def _trace(
-        self, source: str, target: str, sizes: list[SizeRequest], options: Options,
+        self,
+        source: str,
+        target: str,
+        sizes: list[SizeRequest],
+        options: Options,
         decided: Callable[[TracedCandidate], bool] = lambda _: False,
         complete: Callable[[TracedCandidate], None] = lambda _: None,
-    ) -> TracedCandidate:  # fmt: skip
+    ) -> TracedCandidate:
         return trace_candidate(
             self._zygote,
             source,
@@ -256,10 +260,17 @@ class Front:
 
     # -------------------------------------------------------------- kernels that only the problem's own size launches
     def all_kernels_checked(
-        self, judge: Judge, judged: JudgeFindings, problem: Problem, source: str, candidate: TracedCandidate,
+        self,
+        judge: Judge,
+        judged: JudgeFindings,
+        problem: Problem,
+        source: str,
+        candidate: TracedCandidate,
         selection: Selection,
-        seed: int, options: Options, rules: Rules,
-    ) -> JudgeFindings:  # fmt: skip
+        seed: int,
+        options: Options,
+        rules: Rules,
+    ) -> JudgeFindings:
         """Searches sizes for kernels that only the problem's own size launches, and judges them
         there.
 

@@ -31,9 +31,15 @@ class RoomOnGpu:
     """A judge's cached memory on its GPU."""
 
     def __init__(
-        self, memory: GpuMemory, problems: KeptProblems, buffers: Buffers, profiler: Profiler | None,
-        unmap: Callable[[], None], gpu: Gpu | None, sharers: int,
-    ) -> None:  # fmt: skip
+        self,
+        memory: GpuMemory,
+        problems: KeptProblems,
+        buffers: Buffers,
+        profiler: Profiler | None,
+        unmap: Callable[[], None],
+        gpu: Gpu | None,
+        sharers: int,
+    ) -> None:
         """unmap: unmaps the judge's memory in the replaying process. sharers: number of judges on
         this GPU."""
         self.memory = memory

@@ -246,7 +246,8 @@ def narrow_contract(problem: Problem, result: CorrectnessResult) -> str:
     if not free:
         return "it was right at the problem's own size only: its own checks raise at every other size that was drawn"
     # Sizes that the problem gives one value are one dimension: they vary together.
-    dimensions, free_dimensions = set(own.values()), {own[name] for name in free}
+    dimensions = set(own.values())
+    free_dimensions = {own[name] for name in free}
     if len(free_dimensions) == 1 and len(dimensions) > 1:
         return f"it was right where {' and '.join(free)} alone varies: its own checks raise where any other size does"
     return ""

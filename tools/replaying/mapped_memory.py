@@ -73,8 +73,10 @@ class Mapped:
         """
         import torch
 
-        dtype, span = getattr(torch, spec["dtype"]), spec["span"]
-        shape, stride = tuple(spec["shape"]), tuple(spec["stride"])
+        dtype = getattr(torch, spec["dtype"])
+        span = spec["span"]
+        shape = tuple(spec["shape"])
+        stride = tuple(spec["stride"])
         if "ipc" in spec:
             if not span:
                 return torch.empty_strided(shape, stride, dtype=dtype, device="cuda")

@@ -21,9 +21,11 @@ def trace_as_text(traced: Traced, trace: Trace) -> str:
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}
     part = Traced(
-        version=traced.version, functions=traced.functions, kernels={k: traced.kernels[k] for k in launched},
-        traces=(trace,)
-    )  # fmt: skip
+        version=traced.version,
+        functions=traced.functions,
+        kernels={k: traced.kernels[k] for k in launched},
+        traces=(trace,),
+    )
     return part.model_dump_json()
 
 
@@ -78,9 +80,12 @@ def failure_of_forgery(message: str) -> Failure:
 def cap_failure(failure: Failure) -> Failure:
     """Caps the text of a reported failure: reports are data, and cannot claim a mismatch."""
     return Failure(
-        fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where,
-        trace=clean_text(failure.trace, 2000)
-    )  # fmt: skip
+        fault=failure.fault,
+        cheat=failure.cheat,
+        message=clean_text(failure.message, 700),
+        where=failure.where,
+        trace=clean_text(failure.trace, 2000),
+    )
 
 
 def failure_of_death(death: ProcessDied, process: Process, doing: str) -> Failure:

@@ -48,7 +48,8 @@ def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random:
     that is a view of a needed tensor, which must get the weight's values.
     """
     memory = SharedMemory(setup, ())
-    needed_numbers, indices = set(missing), set[int]()
+    needed_numbers = set(missing)
+    indices = set[int]()
     needed_storages = {memory.storage(number) for number in missing}
     grown = True
     while grown:  # a step that changes memory may be needed for the sake of a step before it

@@ -209,7 +209,8 @@ class Process:
         returns the time.monotonic() until which the message must be read.
         """
         begun = time.monotonic()
-        limit, readable = begun + seconds, select.poll()
+        limit = begun + seconds
+        readable = select.poll()
         readable.register(self._channel, select.POLLIN | select.POLLHUP)
         if readable.poll(min(seconds, QUICK_SECONDS) * 1000):
             return max(limit, time.monotonic() + READING_SECONDS)

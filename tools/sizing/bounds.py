@@ -97,7 +97,8 @@ class _Bounding:
     def _jointly_changeable(self) -> list[int]:
         """Returns dimensions that can all change at once: all of them, or a maximal prefix-first
         subset."""
-        numbers, everything = self.numbers, range(len(self.numbers.multipliers))
+        numbers = self.numbers
+        everything = range(len(self.numbers.multipliers))
         if len(everything) < 2 or self._tried({i: numbers.multipliers[i] + 1 for i in everything}):
             return list(everything)
         retained = [0]
@@ -113,7 +114,8 @@ class _Bounding:
     def _is_batch(self, index: int) -> bool:
         """Returns True if no parameter depends on this dimension, and of the inputs only first
         extents."""
-        at_base, cost = self.at_base, self.probes[index].cost
+        at_base = self.at_base
+        cost = self.probes[index].cost
         if at_base.weights != cost.weights or at_base.init != cost.init:
             return False
         return all(
@@ -146,7 +148,8 @@ class _Bounding:
 
     def _look_up(self, index: int) -> None:
         """Runs a dimension at twice its base; records whether it runs, and the growth of its cost."""
-        base, first = self.numbers.multipliers[index], self.probes[index]
+        base = self.numbers.multipliers[index]
+        first = self.probes[index]
         cost = self._tried({index: 2 * base})
         if cost is not None:
             self.probes[index] = measure_growth(self.at_base, cost, 2 * base, base)
@@ -216,7 +219,8 @@ class _Bounding:
     def _joined(self, index: int) -> bool:
         """Makes a silent number of equal value follow the dimension: the bound of an index follows
         its table."""
-        numbers, value = self.numbers, self.numbers.values[self.numbers.names[index][0]]
+        numbers = self.numbers
+        value = self.numbers.values[self.numbers.names[index][0]]
         alike = [n for n in numbers.silent if numbers.values[n] == value and n not in self.terms]
         if not alike:
             return False
@@ -256,7 +260,8 @@ class _Bounding:
 
     def _restricted(self, retained: Sequence[int], least: ReferenceCost) -> SizeStructure:
         """Returns the structure of the kept dimensions; others stay at their base, as factors."""
-        numbers, renumbered = self.numbers, {old: new for new, old in enumerate(retained)}
+        numbers = self.numbers
+        renumbered = {old: new for new, old in enumerate(retained)}
         terms = {}
         for name, term in self.terms.items():
             dropped = math.prod(

@@ -80,7 +80,8 @@ def draw_layout(
     fastest = next(d for d in reversed(order) if d in long)
     slow = [d for d in long if d != fastest]
     repeated = rng.choice(slow if Trait.OVERLAPPING in traits else long) if repeating else None
-    strides, reach = [0] * len(shape), 1
+    strides = [0] * len(shape)
+    reach = 1
     for dimension in reversed(order):
         extent = shape[dimension]
         step = _step(traits, dimension == fastest, rng) if dimension in long else 1
@@ -113,11 +114,13 @@ def _layout(
 ) -> InputLayout:
     usual = _contiguous(shape)
     return InputLayout(
-        strides=tuple(strides), offset=offset, repeats=repeated is not None,
+        strides=tuple(strides),
+        offset=offset,
+        repeats=repeated is not None,
         follows_strides=all(strides[d] != usual[d] for d in long_dimensions(shape)),
         is_dense=is_contiguous(shape, strides),
         name=_name(shape, strides, repeated, traits),
-    )  # fmt: skip
+    )
 
 
 def _name(
@@ -144,7 +147,8 @@ def _permuted(shape: Sequence[int], rng: random.Random) -> list[int]:
     """Returns an order of the dimensions in which those with more than one element lie otherwise: of four dimensions
     often as after `view(...).transpose(1, 2)` or in channels-last.
     """
-    usual, long = list(range(len(shape))), long_dimensions(shape)
+    usual = list(range(len(shape)))
+    long = long_dimensions(shape)
     common = [[*usual[:-2], *usual[:-3:-1]]]
     if len(shape) >= 4:
         common += [[0, 2, 1, *usual[3:]], [0, *usual[2:], 1]]
@@ -181,7 +185,8 @@ def copy_values(target: torch.Tensor, values: torch.Tensor) -> None:
     """Writes values into a tensor of any layout, expanded tensors included."""
     for dimension, stride in enumerate(target.stride()):
         if stride == 0:
-            target, values = target.narrow(dimension, 0, 1), values.narrow(dimension, 0, 1)
+            target = target.narrow(dimension, 0, 1)
+            values = values.narrow(dimension, 0, 1)
     target.copy_(values)
 
 
@@ -196,7 +201,8 @@ def long_dimensions(shape: Sequence[int]) -> list[int]:
 
 def _contiguous(shape: Sequence[int]) -> list[int]:
     """Returns the strides of a contiguous tensor of this shape."""
-    strides, step = [0] * len(shape), 1
+    strides = [0] * len(shape)
+    step = 1
     for dimension in reversed(range(len(shape))):
         strides[dimension] = step
         step *= shape[dimension]

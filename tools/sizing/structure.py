@@ -160,7 +160,8 @@ class SizeStructure:
         """Returns a budget made just large enough for several times the smallest sizes that the reference takes."""
         if self.least is None:
             return budget
-        least, guess = Load.of(self.least), self.load(self.floors)
+        least = Load.of(self.least)
+        guess = self.load(self.floors)
         if budget.rows:
             budget = budget.with_(rows=max(budget.rows, int(least.rows * ROW_BUDGET_FACTOR)))
         if budget.admits(guess) and budget.admits(least):
@@ -183,7 +184,8 @@ class SizeStructure:
         """
         ratios = [m / d.base for m, d in zip(multipliers, self.dimensions, strict=True)]
         tensor_extents = self._extents
-        elements, rows = float(tensor_extents.constant), 0.0
+        elements = float(tensor_extents.constant)
+        rows = 0.0
         for shape in tensor_extents.tensors:
             extents = [extent.at(multipliers, self.dimensions) for extent in shape.extents]
             elements += shape.count * math.prod(extents)
@@ -223,7 +225,9 @@ class SizeStructure:
             return _Extents(0, 0, ())
         groups = (self.at_base.inputs + self.at_base.outputs, self.at_base.weights)
         moved = [(p.cost.inputs + p.cost.outputs, p.cost.weights) for p in self.probes]
-        constant, rows, tensors = 0, 0, list[_Shape]()
+        constant = 0
+        rows = 0
+        tensors = list[_Shape]()
         for kind, is_read in ((0, True), (1, False)):
             counted = Counter(zip(groups[kind], *(m[kind] for m in moved), strict=True))
             for (own_shape, *probe_shapes), count in counted.items():
@@ -246,10 +250,9 @@ class SizeStructure:
     def _extent(
         self, own_shape: tuple[int, ...], probe_shapes: Iterable[tuple[int, ...]], axis: int
     ) -> _Extent:
-        own_extent, slopes = (
-            max(1, own_shape[axis]),
-            [],
-        )  # `channels // reduction` is zero at small sizes, and grows nevertheless
+        # `channels // reduction` is zero at small sizes, and grows nevertheless
+        own_extent = max(1, own_shape[axis])
+        slopes = []
         for index, (probe_shape, probe) in enumerate(zip(probe_shapes, self.probes, strict=True)):
             if probe_shape[axis] != own_shape[axis]:
                 steps = (probe.multiplier - self.dimensions[index].base) * own_extent

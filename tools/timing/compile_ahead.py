@@ -51,7 +51,8 @@ def compile_ahead(problem: Problem, device: str) -> str:
     try:
         with _nothing_runs(), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             reference = Reference(problem, device)
-            model, inputs = reference.model(0), reference.arguments(reference.inputs(0))
+            model = reference.model(0)
+            inputs = reference.arguments(reference.inputs(0))
             with reference.settings():
                 torch.compile(model)(*inputs)
     except _Compiled:

@@ -72,10 +72,12 @@ class CompiledReference:
 
         def clock_of(call: Callable[..., Any]) -> ReferenceClock:
             return ReferenceClock(
-                call, [reference.arguments(values) for values in sets],
+                call,
+                [reference.arguments(values) for values in sets],
                 [values[i] for values in sets for i in changed],
-                buffers=buffers, settings=reference.settings,
-            )  # fmt: skip
+                buffers=buffers,
+                settings=reference.settings,
+            )
 
         self._eager, self._compiled = clock_of(model), clock_of(compiled)
         self._compiled.warm_up()
@@ -95,9 +97,12 @@ class CompiledReference:
         time_in_turns(clocks, method)
         eager, compiled = (clock.record for clock in clocks)
         baseline = Baseline(
-            eager=eager, compiled=compiled, note=note,
-            eager_host_ms=self._eager.host_us / 1e3, compiled_host_ms=self._compiled.host_us / 1e3,
-        )  # fmt: skip
+            eager=eager,
+            compiled=compiled,
+            note=note,
+            eager_host_ms=self._eager.host_us / 1e3,
+            compiled_host_ms=self._compiled.host_us / 1e3,
+        )
         for clock in clocks:
             clock.release()
         return baseline

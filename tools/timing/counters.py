@@ -114,7 +114,8 @@ def hardware_counters(
     ncu = ncu or find_tool("ncu", NCU_PLACES)
     if ncu is None:
         return CounterRun(note="ncu is not installed: no hardware counters")
-    names, note = list(METRICS), ""
+    names = list(METRICS)
+    note = ""
     for metric_names in (names, names[:-1]):
         log = scratch / f"ncu_{len(metric_names)}.csv"
         options = [

@@ -79,9 +79,15 @@ def summarise_samples(samples: Sequence[float], method: TimingMethod | None = No
     low = ordered[max(math.floor(n / 2 - half), 0)]
     high = ordered[min(math.ceil(n / 2 + half), n - 1)]
     return Timing(
-        median=statistics.median(ordered), low=low, high=high, mean=statistics.fmean(ordered),
-        std=statistics.stdev(ordered) if n > 1 else 0.0, minimum=ordered[0], calls=n, method=method,
-    )  # fmt: skip
+        median=statistics.median(ordered),
+        low=low,
+        high=high,
+        mean=statistics.fmean(ordered),
+        std=statistics.stdev(ordered) if n > 1 else 0.0,
+        minimum=ordered[0],
+        calls=n,
+        method=method,
+    )
 
 
 def is_settled(timing: Timing, width: float = 0.01) -> bool:

@@ -158,13 +158,21 @@ class Measuring:
         speedup = Speedup.between(eager, candidate)
         self._reference.release_if_large()
         return Measurement(
-            device=self._clock.name, candidate=candidate, eager=eager,
-            speedup=speedup.median, speedup_low=speedup.low,
-            host_ms=host_ms, eager_host_ms=self._reference.host_us / 1e3,
+            device=self._clock.name,
+            candidate=candidate,
+            eager=eager,
+            speedup=speedup.median,
+            speedup_low=speedup.low,
+            host_ms=host_ms,
+            eager_host_ms=self._reference.host_us / 1e3,
             wall_ms=statistics.median(self._blocks.wall),
-            eager_drift=timed.drift, steps=timed.steps, clocks=timed.clocks, neighbours=timed.neighbours,
-            notes=tuple(self._notes), seconds=time.monotonic() - begun,
-        )  # fmt: skip
+            eager_drift=timed.drift,
+            steps=timed.steps,
+            clocks=timed.clocks,
+            neighbours=timed.neighbours,
+            notes=tuple(self._notes),
+            seconds=time.monotonic() - begun,
+        )
 
     def _timed(self, output_memory: Sequence[Any], compare: Callable[[int], None] | None) -> _Timed:
         """Times both sides while nobody else computes on the GPU; then compares an output of the
@@ -175,12 +183,15 @@ class Measuring:
             last = (self._turn - 1) % len(self._sets)
             disturbed = self._outputs_taken(output_memory, last)
             meanwhile = self._clock.neighbours()
-            steps, drift = self._steps(), self._check_drift()
+            steps = self._steps()
+            drift = self._check_drift()
             timed = _Timed(
-                disturbed=disturbed, steps=steps, drift=drift,
+                disturbed=disturbed,
+                steps=steps,
+                drift=drift,
                 clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None,
                 neighbours=busiest_readings(meanwhile, self._clock.neighbours()),
-            )  # fmt: skip
+            )
         if compare is not None:
             if self._sparing:
                 self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
@@ -220,11 +231,9 @@ class Measuring:
             shared=[memory for s in self._sets for memory in s.shared],
         )
         with well_formed():
-            captured, why, host_ms = (
-                bool(reply["captured"]),
-                str(reply["why"]),
-                float(reply["host_ms"]),
-            )
+            captured = bool(reply["captured"])
+            why = str(reply["why"])
+            host_ms = float(reply["host_ms"])
             copied = bool(reply["copied"])
         if self._reference.method is not TimingMethod.GRAPH:
             self._note(
@@ -259,7 +268,8 @@ class Measuring:
             blocks = 1
         else:
             each = estimate + self._clock.flush_ms
-            calls, blocks = max(MIN_CALLS, min(MAX_CALLS, int(CANDIDATE_MS / each))), BLOCKS
+            calls = max(MIN_CALLS, min(MAX_CALLS, int(CANDIDATE_MS / each)))
+            blocks = BLOCKS
         beside = max(
             1, min(MAX_CALLS // 4, int(REFERENCE_MS / blocks / (eager + self._clock.flush_ms)))
         )
@@ -296,7 +306,8 @@ class Measuring:
         reply = self._process.ask({"do": "clock_block", "order": order}, seconds=ANSWER_SECONDS)
         wall = (time.perf_counter() - begun) * 1e3
         with well_formed():
-            times, block = [float(ms) for ms in reply["ms"]], float(reply["block_ms"])
+            times = [float(ms) for ms in reply["ms"]]
+            block = float(reply["block_ms"])
         if len(times) != calls or not all(0 < ms < 1e7 for ms in times):
             raise Failed(
                 Failure(
@@ -354,9 +365,12 @@ def _step_time(row: Mapping[str, Any], total: float) -> StepTime:
     x, y, z = (*map(int, row["grid"]), 1, 1, 1)[:3]
     ms = float(row["ms"])
     return StepTime(
-        name=clean_text(row["name"], 160), grid=(x, y, z), launch=bool(row["launch"]), milliseconds=ms,
-        share=ms / total if total else 0.0
-    )  # fmt: skip
+        name=clean_text(row["name"], 160),
+        grid=(x, y, z),
+        launch=bool(row["launch"]),
+        milliseconds=ms,
+        share=ms / total if total else 0.0,
+    )
 
 
 def _filled(memory: torch.Tensor) -> None:

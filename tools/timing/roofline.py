@@ -191,7 +191,8 @@ def structure_of(reference: Reference, seed: int = 0) -> Structure:
     """
     import torch
 
-    model, inputs = reference.model(seed), reference.inputs(seed)
+    model = reference.model(seed)
+    inputs = reference.inputs(seed)
     named = named_tensors(model, inputs)
     other = named_tensors(reference.model(seed + 1), reference.inputs(seed + 1))
     products = {

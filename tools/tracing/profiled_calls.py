@@ -43,10 +43,12 @@ def random_tensor(described: dict[str, Any], device: str) -> Any:
     """Makes a tensor of the shape, dtype and range that `tools.timing.counters.call_spec` describes."""
     import torch
 
-    dtype, shape = getattr(torch, described["dtype"]), described["shape"]
+    dtype = getattr(torch, described["dtype"])
+    shape = described["shape"]
     if dtype == torch.bool:
         return torch.rand(shape, device=device) < 0.5
-    low, high = described["low"], described["high"]
+    low = described["low"]
+    high = described["high"]
     if not dtype.is_floating_point:
         return torch.randint(int(low), int(high) + 1, shape, device=device, dtype=dtype)
     return (

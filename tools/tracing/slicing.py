@@ -27,11 +27,13 @@ def read_and_written(step: Step) -> tuple[set[int], set[int]]:
         )
     if "data" in step:
         return set(tensors_in(step.get("addresses", []))), {step["t"]}
-    used, outputs = set[int](), set[int]()
+    used = set[int]()
+    outputs = set[int]()
     for inner in step["alternatives"]:
         for inner_step in inner:
             u, m = read_and_written(inner_step)
-            used, outputs = used | u, outputs | m
+            used = used | u
+            outputs = outputs | m
     return used, outputs
 
 
@@ -63,7 +65,8 @@ def needed_steps(
     of earlier calls on the same history, by identity.
     """
     cache = {} if cache is None else cache
-    needed, regions = set(required), {storages[n] for n in required}
+    needed = set(required)
+    regions = {storages[n] for n in required}
     selected: list[Step] = []
     for step in reversed(history):
         if (parts := cache.get(id(step))) is None:

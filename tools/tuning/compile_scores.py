@@ -88,7 +88,8 @@ def score_by_compiling(
                     binary.failure.message if binary is not None else "it was not compiled"
                 )
             )
-    syntax, kind = kernels_of(parse_module(source)), parse_target(target)
+    syntax = kernels_of(parse_module(source))
+    kind = parse_target(target)
     kernels = tuple(_scored(launch, compiled[launch.kernel], syntax, kind) for launch in launches)
     keys_and_grids = [(compiled[launch.kernel].key, launch.grid) for launch in launches]
     cycles = sum(kernel.cycles for kernel in kernels)
@@ -115,10 +116,18 @@ def _scored(
     counts = count_instructions(ptx, trips) if ptx else InstructionCounts()
     binding = estimate_cycles(launch, resources, counts, target)
     return KernelScore(
-        kernel=launch.function, grid=launch.grid, registers=resources.registers, spills=resources.spills,
-        shared=resources.shared, occupancy=resources.occupancy, occupancy_limit=resources.occupancy_limit,
-        instructions=counts.issued, tensor_core=resources.tensor_core, bound=binding.resource, cycles=binding.cycles,
-    )  # fmt: skip
+        kernel=launch.function,
+        grid=launch.grid,
+        registers=resources.registers,
+        spills=resources.spills,
+        shared=resources.shared,
+        occupancy=resources.occupancy,
+        occupancy_limit=resources.occupancy_limit,
+        instructions=counts.issued,
+        tensor_core=resources.tensor_core,
+        bound=binding.resource,
+        cycles=binding.cycles,
+    )
 
 
 def _line(text: str) -> str:

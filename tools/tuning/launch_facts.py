@@ -64,7 +64,11 @@ def _facts(launch: Launch, traced: Traced) -> LaunchFacts:
     }
     numbers = {n: v for n, v in (*constants.items(), *launch.args.items()) if type(v) is int}
     return LaunchFacts(
-        function=traced.functions[kernel.function].name, kernel=launch.kernel, grid=launch.grid, constants=constants,
-        options=dict(kernel.options), numbers=numbers,
+        function=traced.functions[kernel.function].name,
+        kernel=launch.kernel,
+        grid=launch.grid,
+        constants=constants,
+        options=dict(kernel.options),
+        numbers=numbers,
         types={n: t for n, t in kernel.signature.items() if isinstance(t, str)},
-    )  # fmt: skip
+    )

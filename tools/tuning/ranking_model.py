@@ -88,9 +88,12 @@ def estimate_cycles(
     latency = BLOCK_START_CYCLES + waits * LATENCY_CYCLES / max(1, stages - 1)
     longest = max(issue, memory, tensor, latency)
     return Binding(
-        issue=waves * issue, tensor=waves * tensor, memory=waves * memory, latency=waves * latency,
+        issue=waves * issue,
+        tensor=waves * tensor,
+        memory=waves * memory,
+        latency=waves * latency,
         cycles=waves * (longest + BLOCK_START_CYCLES),
-    )  # fmt: skip
+    )
 
 
 def _clock(peak: Peak | None, target: Target) -> float:

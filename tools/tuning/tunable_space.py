@@ -106,9 +106,12 @@ def _has_fp32_operand(parameter: Parameter, launches: Sequence[LaunchFacts]) -> 
 
 
 def _why_not(
-    parameter: Parameter, file: TunableFile, trace: TraceText, before: Sequence[LaunchFacts],
+    parameter: Parameter,
+    file: TunableFile,
+    trace: TraceText,
+    before: Sequence[LaunchFacts],
     kernels: dict[str, KernelSyntax],
-) -> str:  # fmt: skip
+) -> str:
     """Returns the reason why the launches do not follow a parameter; empty if they do."""
     if parameter.role not in (ParameterRole.TILE, ParameterRole.COUNT):
         return ""
@@ -141,7 +144,8 @@ def _why_not(
 
 def _distance(value: Setting, start: Setting) -> tuple[float, bool]:
     """Neighbours first, the smaller before the larger."""
-    candidate, current = float(value), float(start)
+    candidate = float(value)
+    current = float(start)
     return max(candidate / current, current / candidate), candidate > current
 
 
@@ -162,7 +166,8 @@ def _grid_fault(
         return ""
     for name in parameter.constexprs:
         axes = kernel.placed.get(name)
-        tile, other = before.constants.get(name), after.constants.get(name)
+        tile = before.constants.get(name)
+        other = after.constants.get(name)
         if not axes or type(tile) is not int or type(other) is not int or tile == other:
             continue
         alone = [n for n, its in kernel.placed.items() if its & axes] == [name]

@@ -87,9 +87,13 @@ def _relative_errors(values: torch.Tensor, exact: torch.Tensor, dtype: torch.dty
 
 
 def _exceeded_limit(
-    mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, allow: Allowance,
+    mine: torch.Tensor,
+    eager: torch.Tensor,
+    exact: torch.Tensor,
+    moved: torch.Tensor | None,
+    allow: Allowance,
     dtype: torch.dtype,
-) -> float:  # fmt: skip
+) -> float:
     """Returns the limit of relative errors that too many of a sample exceed; 0 if none is exceeded."""
     errors = _relative_errors(mine, exact, dtype)
     count = errors.numel()
@@ -111,7 +115,7 @@ def _exceeded_limit(
 
 def _mean_signed_error(
     mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype
-) -> float:  # fmt: skip
+) -> float:
     """Returns the mean signed distance from the rounded reference in ulps, upwards or away from
     zero, if it shows truncation.
 

@@ -130,7 +130,8 @@ def are_one_sided(
     if count <= MIN_ONE_SIDED_ELEMENTS:
         return False
     wide_type = torch.float64 if c.is_floating_point() else torch.int64
-    mine, eager = c[not_eager].to(wide_type), e[not_eager].to(wide_type)
+    mine = c[not_eager].to(wide_type)
+    eager = e[not_eager].to(wide_type)
     by_chance = 2 * CHANCE_ULPS * eps * _size(r) / float(distance(mine, eager).median())
     if count <= CHANCE_FACTOR * by_chance + MIN_ONE_SIDED_ELEMENTS:
         return False

@@ -214,7 +214,8 @@ class _Walk:
                 1  # otherwise a program may end here, and what follows is not certain either
             )
         for name in {*values, *other}:
-            first, second = values.get(name), other.get(name)
+            first = values.get(name)
+            second = other.get(name)
             if isinstance(first, Range) and isinstance(second, Range) and first != second:
                 values[name] = joined(first, second)
             else:

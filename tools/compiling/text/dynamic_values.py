@@ -191,7 +191,8 @@ def loop(start: object, end: object = None, step: object = None, **_: Any) -> It
     kind = semantic.integer_promote_impl(kind, bounds[2].dtype)
     if not (_is_tensor(begin) or _is_tensor(by)):
         times = times_of_loop(*bounds) if _is_tensor(stop) else _times(*bounds)
-        first, stride = int(_unwrapped(begin)), int(_unwrapped(by))
+        first = int(_unwrapped(begin))
+        stride = int(_unwrapped(by))
         for number in range(int(times.handle.data.item())):
             yield semantic.scalar_constant(first + number * stride, kind)
         return

@@ -330,14 +330,16 @@ def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, as
         name, node = chain[at]
         if name not in form["members"]:
             return []
-        form, at = form["members"][name], at + 1
+        form = form["members"][name]
+        at = at + 1
     if not isinstance(form, dict) or "triton" not in form:
         return chain[at:]
     value = vocabulary.find(form["triton"])  # `_check_names` has found it before
     while at < len(chain) and isinstance(value, types.ModuleType):
         name, node = chain[at]
         try:
-            value, at = vocabulary.member(value, name), at + 1
+            value = vocabulary.member(value, name)
+            at = at + 1
         except vocabulary.NotThere:
             return []  # Triton says so, or it stands where a constexpr condition is false
         except vocabulary.NotNameable as error:

@@ -59,9 +59,13 @@ def constant(value: int) -> Range:
 def joined(first: Range, second: Range) -> Range:
     """Returns the range of a value from either range."""
     return Range(
-        min(first.low, second.low), max(first.high, second.high), first.wide or second.wide,
-        first.sources | second.sources, exact=False, wrap=first.wrap or second.wrap,
-    )  # fmt: skip
+        min(first.low, second.low),
+        max(first.high, second.high),
+        first.wide or second.wide,
+        first.sources | second.sources,
+        exact=False,
+        wrap=first.wrap or second.wrap,
+    )
 
 
 def computed(node: ast.BinOp, lhs: Range, right: Range) -> Range | None:
@@ -71,7 +75,8 @@ def computed(node: ast.BinOp, lhs: Range, right: Range) -> Range | None:
     bounds = _bounds(node.op, lhs, right)
     if bounds is None or max(map(abs, bounds)) > LARGEST_BOUND:
         return None
-    low, high = min(bounds), max(bounds)
+    low = min(bounds)
+    high = max(bounds)
     independent = lhs.sources.isdisjoint(right.sources)
     mixes = isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
     exact = lhs.exact and right.exact and (independent if mixes else right.is_constant)

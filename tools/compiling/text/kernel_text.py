@@ -270,10 +270,12 @@ class Rebuilt(Mapping[str, Any]):
         """Executes the definition at the candidate's lines. Changes `definition` to the form
         which Triton reads.
         """
-        annotations, defaults = constexpr_parameters(definition), Defaults.of(definition)
+        annotations = constexpr_parameters(definition)
+        defaults = Defaults.of(definition)
         reduce_annotations(definition, function.names)
         path = str(self._folder / file_name(key) / FILE)
-        line, namespace = function.line, dict[str, Any]()
+        line = function.line
+        namespace = dict[str, Any]()
         if key in self._constant:
             exec(constant_code(definition, line, path), world, namespace)
         elif self._interpreted:

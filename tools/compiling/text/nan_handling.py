@@ -77,11 +77,9 @@ def _has_both_sides(tree: ast.AST) -> bool:
             or type(condition.ops[0]) not in _OPPOSITE
         ):
             continue
-        lhs, right, below = (
-            condition.left,
-            condition.comparators[0],
-            isinstance(condition.ops[0], ast.Lt | ast.LtE),
-        )
+        lhs = condition.left
+        right = condition.comparators[0]
+        below = isinstance(condition.ops[0], ast.Lt | ast.LtE)
         if _is_number(lhs):
             lhs, right, below = right, lhs, not below
         if _is_number(right) and ast.dump(lhs) == ast.dump(chosen):

@@ -86,7 +86,8 @@ def _never_rounds(prepared: PreparedProblem, seed: int, number: int) -> bool:
 def _rounds_nothing(expected: ExpectedOutputs, number: int) -> bool:
     """Returns True if an output of eager equals float64's; NaN equals NaN."""
     assert expected.exact is not None
-    eager, exact = expected.eager[number], expected.exact[number]
+    eager = expected.eager[number]
+    exact = expected.exact[number]
     if eager.shape != exact.shape or (eager.is_floating_point() and eager.itemsize == 1):
         return False
     first = slice(0, LOOKED_AT_FIRST)

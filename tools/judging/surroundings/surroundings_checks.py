@@ -53,9 +53,12 @@ class SurroundingsChecks:
     """Calls a candidate in changed surroundings."""
 
     def __init__(
-        self, judge: Judge, candidate: TracedCandidate, seed: int,
+        self,
+        judge: Judge,
+        candidate: TracedCandidate,
+        seed: int,
         open_checks: Callable[[PreparedProblem, int], SizeChecks],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """open_checks: opens the trace of this index. Raises Failed."""
         self._judge = judge
         self._candidate = candidate

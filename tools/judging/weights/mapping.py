@@ -141,7 +141,8 @@ def _with_view(
         )
 
     last = max(index for index, step in enumerate(setup) if writes(step))
-    flat, tail = number - 2, number - 1
+    flat = number - 2
+    tail = number - 1
     views = [
         Operator(op="aten.view.default", args=({"t": position.tensor}, [-1]), out={"t": flat}),
         Operator(op="aten.slice.Tensor", args=({"t": flat}, 0, position.offset), out={"t": tail}),

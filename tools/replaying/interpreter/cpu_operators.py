@@ -42,10 +42,8 @@ def _gru_cell(
 
     input_parts = _sum(input_gates, input_bias).chunk(3, 1)
     hidden_parts = _sum(hidden_gates, hidden_bias).chunk(3, 1)
-    reset, update = (
-        (input_parts[0] + hidden_parts[0]).sigmoid(),
-        (input_parts[1] + hidden_parts[1]).sigmoid(),
-    )
+    reset = (input_parts[0] + hidden_parts[0]).sigmoid()
+    update = (input_parts[1] + hidden_parts[1]).sigmoid()
     new = (input_parts[2] + reset * hidden_parts[2]).tanh()
     return new + update * (hidden - new), torch.cat(
         [reset, update, new, hidden, hidden_parts[2]], 1

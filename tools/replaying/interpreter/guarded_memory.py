@@ -182,10 +182,8 @@ class Guard:
         if addresses.size == 1:
             low = high = addresses.item()
         elif addresses.size:
-            low, high = (
-                int(np.minimum.reduce(addresses, None)),
-                int(np.maximum.reduce(addresses, None)),
-            )
+            low = int(np.minimum.reduce(addresses, None))
+            high = int(np.maximum.reduce(addresses, None))
         else:
             return -1
         return self.extents.holding(low, high + size)
@@ -269,8 +267,14 @@ class Guard:
             self.races.written(storage, active if lanes is None else active[lanes])
 
     def _grow_stale(
-        self, storage: int, addresses: np.ndarray, mask: np.ndarray, loaded: np.ndarray, dtype: np.dtype, volatile: bool
-    ) -> bool:  # fmt: skip
+        self,
+        storage: int,
+        addresses: np.ndarray,
+        mask: np.ndarray,
+        loaded: np.ndarray,
+        dtype: np.dtype,
+        volatile: bool,
+    ) -> bool:
         """Replaces lanes written by another program with their content before the launch, if the
         seed says so.
 
@@ -299,10 +303,8 @@ def _load_values(
     if not _is_sparse(mask):
         return _memory().load(addresses, mask, other, dtype)
     active = addresses[mask]
-    lanes, filling = (
-        np.broadcast_to(np.True_, active.shape),
-        np.broadcast_to(dtype.type(0), active.shape),
-    )
+    lanes = np.broadcast_to(np.True_, active.shape)
+    filling = np.broadcast_to(dtype.type(0), active.shape)
     loaded = np.array(np.broadcast_to(other, addresses.shape), dtype)
     loaded[mask] = _memory().load(active, lanes, filling, dtype)
     return loaded
@@ -313,7 +315,9 @@ def store_values(addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) ->
     decides which of several lanes with the same address wins.
     """
     if _is_sparse(mask):
-        addresses, values, mask = addresses[mask], values[mask], mask[mask]
+        addresses = addresses[mask]
+        values = values[mask]
+        mask = mask[mask]
     _memory().store(addresses, values, mask)
     store_winners.let_others_win(_memory(), addresses, values, mask)
 

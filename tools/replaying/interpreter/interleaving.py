@@ -43,9 +43,13 @@ class Interleaving:
     """Runs all programs of a launch."""
 
     def __init__(
-        self, programs: Iterator[Program], run: Callable[[Program], None], entered: Callable[[Program], None],
-        random: Random, races: Races
-    ) -> None:  # fmt: skip
+        self,
+        programs: Iterator[Program],
+        run: Callable[[Program], None],
+        entered: Callable[[Program], None],
+        random: Random,
+        races: Races,
+    ) -> None:
         """Prepares the launch; `run_all` starts it.
 
         run: runs a program from its beginning. entered: sets the interpreter's state to a

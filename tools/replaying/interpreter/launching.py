@@ -258,7 +258,8 @@ class _Kernel:
         for _ in range(2):
             if record.apart:
                 return False
-            followed, state = record.follows_elements, random.getstate()
+            followed = record.follows_elements
+            state = random.getstate()
             together = BatchGuard(guard.extents, self.name, element_by_element=followed)
             guarded_memory.current.append(together)
             try:
@@ -279,7 +280,8 @@ class _Kernel:
     def _run_in_order(
         self, grid: tuple[int, int, int], arguments: dict[str, Any], random: Random, races: Races
     ) -> None:
-        builder, run = _builder(), self._program(arguments, math.prod(grid))
+        builder = _builder()
+        run = self._program(arguments, math.prod(grid))
         builder.grid_dim = grid
         with np.errstate(all="ignore"):
             for program in _shuffled(grid, random):

@@ -47,7 +47,8 @@ def warm() -> None:
     kernels = Interpreted(
         {"warm": kernel}, Rebuilt({"warm": function}, interpreted=True, folder=Path.cwd())
     )
-    x, y = torch.ones(16), torch.ones(16)
+    x = torch.ones(16)
+    y = torch.ones(16)
     kernels.launch("warm", (2, 1, 1), {"x": x, "y": y, "n": 16}, {0: x, 1: y})
 
 

@@ -171,7 +171,8 @@ class Races:
 
     def updated(self, storage: int, addresses: np.ndarray) -> None:
         """Notes an atomic update by the current program of active addresses in a written storage."""
-        shadow, program_number = self._shadows[storage], self.now.number + 1
+        shadow = self._shadows[storage]
+        program_number = self.now.number + 1
         if (updaters := self._updaters.get(storage)) is None:
             updaters = self._updaters[storage] = np.zeros_like(shadow.writers)
         elements = shadow.elements(addresses)

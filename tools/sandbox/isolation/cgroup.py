@@ -179,7 +179,8 @@ def _mounts(proc: Path) -> Iterator[tuple[str, frozenset[str], str, str]]:
     """Yields (file system, its options, root within it, mount point), from proc_pid_mountinfo(5)."""
     for line in (proc / "mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
-        fields, fields_after = before.split(), after.split()
+        fields = before.split()
+        fields_after = after.split()
         yield fields_after[0], frozenset(fields_after[2].split(",")), fields[3], fields[4]
 
 

@@ -162,7 +162,8 @@ def pid_namespaces_have_ceilings() -> bool:
 
 def enter_user_namespace() -> None:
     """Enters a user namespace in which this user is root. Raises OSError."""
-    uid, gid = os.getuid(), os.getgid()
+    uid = os.getuid()
+    gid = os.getgid()
     unshare(NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
@@ -269,7 +270,8 @@ def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
     if not version:
         raise OSError(38, "not in this kernel")
     rights = _ALL_FILE_RIGHTS.get(version, ALL_RIGHTS)
-    net, scope = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
+    net = 3 if version >= 4 else 0
+    scope = 3 if version >= 6 else 0
     attributes = struct.pack("<QQQ", rights, net, scope)[
         : 8 if version < 4 else 16 if version < 6 else 24
     ]

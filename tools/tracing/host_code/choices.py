@@ -283,7 +283,8 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
 def _is_empty_test(test: ast.expr) -> bool:
     if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
         return False
-    left, right = test.left, test.comparators[0]
+    left = test.left
+    right = test.comparators[0]
     if isinstance(test.ops[0], ast.In):
         return isinstance(left, ast.Constant) and left.value == 0
     return (

@@ -60,7 +60,8 @@ class _Scopes:
             node, scope, is_member = waiting.pop()
             if isinstance(node, Function):
                 self._parents.append(scope)
-                scope, is_member = len(self._parents) - 1, False
+                scope = len(self._parents) - 1
+                is_member = False
             elif isinstance(node, ast.ClassDef):
                 is_member = True
             elif isinstance(node, ast.Global | ast.Nonlocal):

@@ -169,7 +169,8 @@ def _another_environment(_: random.Random) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _seeded(rng: random.Random) -> Iterator[None]:
-    before, of_torch = random.getstate(), torch.get_rng_state()
+    before = random.getstate()
+    of_torch = torch.get_rng_state()
     seed = rng.randrange(1 << 31)
     random.seed(seed)
     torch.manual_seed(seed)

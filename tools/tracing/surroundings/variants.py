@@ -26,7 +26,8 @@ def differing_variants(
     """Returns the differing traces, each form once with the fewest changes, and the changes that
     the candidate refuses."""
     known_forms, variants, refused = {_form(usual)}, list[dict[str, Any]](), list[str]()
-    begun, possible = process_time(), list[Change]()
+    begun = process_time()
+    possible = list[Change]()
 
     def consider(changes: Changes) -> None:
         candidate_trace = trace(changes)

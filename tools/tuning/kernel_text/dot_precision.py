@@ -56,7 +56,8 @@ def _operands(kernel: KernelSyntax) -> tuple[str, ...]:
             and len(node.targets) == 1
             and isinstance(node.targets[0], ast.Name)
         ):
-            value, name = node.value, node.targets[0].id
+            value = node.value
+            name = node.targets[0].id
             plain = isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.load"
             pointer = (
                 value.args[0] if isinstance(value, ast.Call) and plain and value.args else None

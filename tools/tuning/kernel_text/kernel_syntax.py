@@ -73,7 +73,8 @@ def kernels_of(tree: ast.Module) -> dict[str, KernelSyntax]:
 
 def _join_called(kernel: KernelSyntax, kernels: dict[str, KernelSyntax]) -> None:
     """Adds products in called device functions to the kernel."""
-    waiting, visited = list(kernel.called), {kernel.name}
+    waiting = list(kernel.called)
+    visited = {kernel.name}
     while waiting:
         name = waiting.pop()
         if name in visited or name not in kernels:

@@ -63,7 +63,8 @@ class Text:
         tokens = list(tokenize.generate_tokens(io.StringIO(segment, newline="").readline))
         significant = [t for t in tokens if t.type not in _IGNORED]
         before = significant[-2]
-        last, at = before.string, rows[before.end[0] - 1] + before.end[1]
+        last = before.string
+        at = rows[before.end[0] - 1] + before.end[1]
         offset = start + len(segment[:at].encode("utf-8"))
         text = f"{name}={form}"
         if last == ",":

@@ -116,7 +116,8 @@ class Comparison:
 
     def _note_shares(self, data: np.ndarray, other: np.ndarray) -> None:
         """Records which operands of a sum have an effect. A constant always counts as having one."""
-        sizes, others = np.abs(data), np.abs(other)
+        sizes = np.abs(data)
+        others = np.abs(other)
         is_larger_share = (sizes > LEAST_SHARE * others) & (sizes > 0)
         self.true = self.true or bool(is_larger_share.any())
         if self.operator in SUMS_WITH_CONSTANT:
@@ -154,9 +155,15 @@ class Outcomes:
         self._constants: dict[Any, dict[float | None, int]] = {}
 
     def at(
-        self, sites: Sites, operator: str, dtype: str, constant: float | None, *, told_apart: bool,
+        self,
+        sites: Sites,
+        operator: str,
+        dtype: str,
+        constant: float | None,
+        *,
+        told_apart: bool,
         of_arguments: bool = False,
-    ) -> Comparison | None:  # fmt: skip
+    ) -> Comparison | None:
         """Returns the comparison at a position, created on first use; None above
         MAX_TRACKED_COMPARISONS.
 

@@ -171,7 +171,8 @@ def add_atomically(addresses: np.ndarray, lanes: np.ndarray, values: np.ndarray)
     import ctypes
 
     before = np.zeros(addresses.shape, np.uint16)
-    flat, old = addresses.reshape(-1), before.reshape(-1)
+    flat = addresses.reshape(-1)
+    old = before.reshape(-1)
     amounts = widen(values).reshape(-1)
     for lane in np.flatnonzero(lanes.reshape(-1)).tolist():
         number = ctypes.c_uint16.from_address(int(flat[lane]))

@@ -53,7 +53,8 @@ class OpenOrder:
         always detected.
         """
         if count not in self._pairings:
-            random, levels = self._random("pairings", count), count.bit_length() - 1
+            random = self._random("pairings", count)
+            levels = count.bit_length() - 1
             drawn = [Pairing(random.random() < 0.5, random.random() < 0.5) for _ in range(levels)]
             if drawn and all(level.keeps_order for level in drawn[:-1]):
                 drawn[0] = Pairing(neighbours=levels == 1, swapped=True)

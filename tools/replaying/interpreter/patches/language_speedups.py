@@ -377,9 +377,14 @@ def check_types_at_once() -> None:
     direct = _DirectOperands(check)
 
     def check_types(
-        self: Any, lhs: tl.tensor, rhs: tl.tensor, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
-        arithmetic_check: bool = True, div_or_mod: bool = False,
-    ) -> Any:  # fmt: skip
+        self: Any,
+        lhs: tl.tensor,
+        rhs: tl.tensor,
+        allow_lhs_ptr: bool = False,
+        allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True,
+        div_or_mod: bool = False,
+    ) -> Any:
         operands = None
         if type(lhs) is tensor and type(rhs) is int and arithmetic_check:
             operands = direct.beside_number(self, lhs, rhs, div_or_mod)

@@ -218,7 +218,8 @@ def _interpreted(name: str, function: Function) -> Function:
             out = np.asarray(function(*values))
         scalar = tl.int1 if out.dtype == np.bool_ else largest.dtype
         if name in COUNTS:
-            scalar, out = tl.int32, out.astype(np.int32)
+            scalar = tl.int32
+            out = out.astype(np.int32)
         elif scalar is not tl.int1:
             out = out.astype(largest.handle.data.dtype)
         kind = tl.block_type(scalar, largest.shape) if largest.type.is_block() else scalar

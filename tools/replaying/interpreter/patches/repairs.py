@@ -259,7 +259,8 @@ def _product_in_parts(
     A part of an infinity is NaN: as in Triton, such sums of small parts count as zero beside the
     product of the large ones.
     """
-    a_parts, right = _bf16_parts(a), _bf16_parts(b)
+    a_parts = _bf16_parts(a)
+    right = _bf16_parts(b)
     small = np.zeros((), np.float32)
     for i, j in pairs:
         small = small + np.matmul(a_parts[i], right[j], dtype=np.float32)
