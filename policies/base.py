@@ -184,7 +184,7 @@ class Origin(StrEnum):
 
 
 class Completion(Value):
-    """The answer of a policy, with everything that exact training needs."""
+    """The answer of a policy, with all data for exact training."""
 
     text: str
     finish: FinishReason
@@ -236,7 +236,7 @@ class PromptForm(StrEnum):
     CHAT = "chat"
     """Full instructions in sentences, as a chat."""
     COMPACT = "compact"
-    """Reference, code and trimmed message only; the form that small policies are trained on."""
+    """Reference, code and trimmed message only; the training form of small policies."""
 
 
 class Capabilities(Value):
@@ -254,7 +254,7 @@ class Capabilities(Value):
     context: int | None = None
     """Context length in tokens, prompt and completion together; None if unknown."""
     device: str = ""
-    """Device in this process that computes: cpu, cuda or cuda:N. Empty: the policy computes
+    """Computing device in this process: cpu, cuda or cuda:N. Empty: the policy computes
     elsewhere.
     """
 
@@ -330,7 +330,7 @@ class Trouble(StrEnum):
     QUOTA = "quota"
     """The account has no credit left."""
     MODEL = "model"
-    """Missing, or not a model, adapter or tokenizer that fits."""
+    """Missing, or no matching model, adapter or tokenizer."""
     REQUEST = "request"
     """The server will not have this request."""
     CONTEXT = "context"
@@ -353,7 +353,7 @@ class PolicyError(Exception):
         super().__init__(" ".join(message.split()))
         self.trouble = trouble
         self.finished: dict[int, Completion] = dict(finished or {})
-        """Completions that were there before the trouble, by their place in the list of requests."""
+        """Completions before the error, by index in the list of requests."""
         self.paid: dict[int, tuple[PaidReply, ...]] = {}
         """Paid answers without a reply, by the place of their request in the list."""
 

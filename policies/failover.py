@@ -23,7 +23,7 @@ _FAILS_EVERYWHERE = {Trouble.REQUEST, Trouble.CONTEXT, Trouble.NOT_INSTALLED}
 
 
 class FailoverPolicy(Forwarding):
-    """Asks the server that answered last, and after a failure the others in their order, each once."""
+    """Asks the last answering server, and after a failure each other server once, in order."""
 
     def __init__(self, policies: Sequence[Policy], name: str) -> None:
         """`policies`: in the order of preference. `name`: the name `open_policy` opens."""
@@ -75,7 +75,7 @@ class FailoverPolicy(Forwarding):
 
 
 def _with_paid(completion: Completion, replies: Sequence[PaidReply]) -> Completion:
-    """Returns the completion with the usage of the answers before it that held no reply."""
+    """Returns the completion with the added usage of earlier answers without a reply."""
     usage = completion.usage
     for reply in replies:
         usage = usage.plus(reply.usage)

@@ -17,7 +17,7 @@ from kernelwright.policies.http.other_apis import reply_of_another_api
 from kernelwright.policies.http.server import ModelServer
 
 _PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-"""Counts that together are the prompt's tokens."""
+"""Counts whose sum is the prompt's tokens."""
 
 
 def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:

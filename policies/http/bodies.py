@@ -17,7 +17,7 @@ class Stream(list[Any]):
 
 
 def decode_text(body: bytes, content_type: str) -> str:
-    """Returns the body as text: in the encoding that its first bytes show (JSON is UTF-8, -16 or -32), else in the
+    """Returns the body as text: in the encoding shown by its first bytes (JSON is UTF-8, -16 or -32), else in the
     charset of the content type.
     """
     message = email.message.Message()
@@ -87,7 +87,7 @@ def _stream(text: str) -> Stream | None:
 def _objects_of(lines: list[str]) -> Iterator[Any]:
     """Yields the object of an event, whose data may go over several lines; else the object of each line.
 
-    Raises ValueError and RecursionError at a line that is no object.
+    Raises ValueError and RecursionError at a line other than an object.
     """
     if len(lines) > 1 and (content := whole_json("\n".join(lines))) is not None:
         yield content

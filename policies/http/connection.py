@@ -125,7 +125,7 @@ def _refuse_redirection(response: Any, server: ModelServer) -> None:
     """Raises PolicyRefused if a redirection (301, 302, 303) turned the request into a GET and
     lost its body.
 
-    `response`: the answer of the HTTP library that the client library uses (httpx or httpx2).
+    `response`: the answer of the client library's HTTP library (httpx or httpx2).
     """
     if response.history and response.history[0].request.method != response.request.method:
         address = str(response.url).partition("?")[0].removesuffix("/chat/completions")

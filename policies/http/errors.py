@@ -1,4 +1,4 @@
-"""Errors of a model's server: HTTP statuses, transport errors, and answers of status 200 that hold no reply."""
+"""Errors of a model's server: HTTP statuses, transport errors, and answers of status 200 without a reply."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def error_without_reply(content: object, raw: str, reason: str, server: ModelSer
     """Returns the error of a status-200 answer without a reply: the error reported inside, or the
     missing part.
 
-    `reason`: the part of the form that is missing.
+    `reason`: the missing part of the form.
     """
     status = _reported_status(content)
     if status is not None or _codes(content) & _QUOTA_CODES:

@@ -47,7 +47,7 @@ class OptionalFields:
 
 
 class ModelReply(Value):
-    """A reply of a model: its text, and the optional fields that could be read."""
+    """A reply of a model: its text, and its readable optional fields."""
 
     text: str
     kind: ReplyKind = ReplyKind.TEXT
@@ -60,7 +60,7 @@ class ModelReply(Value):
     logprobs: tuple[float, ...] | None = None
     revision: str | None = None
     unreadable: tuple[str, ...] = ()
-    """Names of optional fields that could not be read."""
+    """Names of unreadable optional fields."""
 
     def usage(self, prompt: str) -> Usage:
         """Returns the server's token counts; missing counts are estimated from the text."""

@@ -91,7 +91,7 @@ class ModelServer(Value):
             )
 
     def no_address(self) -> PolicyRefused:
-        """Returns the refusal of a URL that is no address."""
+        """Returns the refusal of an invalid URL."""
         return PolicyRefused(
             f"{self.url} is not an address: give it as http://HOST:PORT/v1", Trouble.NAME
         )
@@ -112,7 +112,7 @@ class ModelServer(Value):
 
 
 def address_without(url: str, *endings: str) -> str:
-    """Returns the address, with its query, without the path endings that a client appends itself.
+    """Returns the address, with its query, without path endings appended by the client.
 
     `https://host/v1/messages?api-version=1` without "/messages" and "/v1" becomes
     `https://host?api-version=1`.

@@ -96,7 +96,7 @@ class ServerPolicy(ABC):
         return self._connection
 
     async def _sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Asks all requests together; a hopeless refusal (a wrong key) stops those that have not begun."""
+        """Asks all requests together; a hopeless refusal (a wrong key) stops all that have not begun."""
         connection = self._open()
         await self._prepare(connection)
         # A wrong key fails every request: those that have not begun are dropped.
@@ -156,7 +156,7 @@ class ServerPolicy(ABC):
         )
 
     def _tell_unreadable(self, reply: ModelReply) -> None:
-        """Tells each field once that cannot be read."""
+        """Logs each unreadable field once."""
         for name in set(reply.unreadable) - self._unreadable_fields:
             self._unreadable_fields.add(name)
             log.warning(
@@ -165,7 +165,7 @@ class ServerPolicy(ABC):
 
 
 def usage_of_unreadable(error: UnreadableAnswer, prompt: str) -> Usage:
-    """Returns the tokens of an answer that cannot be read: as the server counts them, else estimated."""
+    """Returns the tokens of an unreadable answer: as counted by the server, else estimated."""
     fields = OptionalFields()
     content = error.content if isinstance(error.content, dict) else {}
     usage = fields.read("usage", content.get("usage"), OBJECT) or {}

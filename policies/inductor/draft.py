@@ -21,7 +21,7 @@ solves a module.
 SUITE_DRAFT_SECONDS = 300.0
 """Seconds for a draft in a suite: a network of a hundred layers takes over a minute."""
 DRAFT_GRACE_SECONDS = 10.0
-"""Seconds more, after which the process that has not ended its draft itself is ended."""
+"""Seconds more, after which a process with an unfinished draft is killed."""
 POLICY_NAME = "compiler"
 """The name under which the compiler is a policy."""
 
@@ -62,7 +62,7 @@ class Draft(Value):
     fixed_sizes: tuple[str, ...] = ()
     """Sizes tracing turned into numbers: at other values of these the candidate is wrong."""
     transformation: str = ""
-    """Name of the transformation that wrote the draft, such as `a reduction in two stages`; empty for the
+    """Name of the transformation behind the draft, such as `a reduction in two stages`; empty for the
     compiler.
     """
     algebra: bool = False

@@ -222,7 +222,7 @@ def _order_by_symbols() -> None:
 
 
 def _channels_last_outputs() -> None:
-    """A convolution over two axes that is asked for with channels last gives them last, which a CPU build of torch,
+    """A two-axis convolution with channels last also returns them last, which a CPU build of torch,
     asked for the layout, does not know.
     """
     from torch._inductor import ir

@@ -73,7 +73,7 @@ def _first_line(definition: ast.FunctionDef) -> int:
 
 
 def _functions_of(package: types.ModuleType) -> Iterator[types.FunctionType]:
-    """Yields the functions and methods that a file defines, and those that decorators have wrapped."""
+    """Yields functions and methods defined in a file, and functions wrapped by decorators."""
     waiting: list[Any] = list(vars(package).values())
     visited: set[int] = set()
     while waiting:

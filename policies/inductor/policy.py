@@ -71,7 +71,7 @@ class DraftedTurn(Forwarding):
             policy: Answers every other turn, and this turn if the draft is refused.
             make: Makes the draft; called once with the deadline of the request.
             origin: Author of the draft, also stored as the turn's policy.
-            turn: Number of the turn that the draft answers, from 0.
+            turn: number of the answered turn, from 0.
             make_exact: Makes the draft without split products, for drafts whose split products are refused.
         """
         super().__init__(policy)

@@ -52,7 +52,7 @@ def get_inputs():
 def get_init_inputs():
     return [columns, wide]
 """
-"""Drafted once in the warm process, so that forked ones have everything imported."""
+"""Problem drafted once in the warm process, to import all modules for its forks."""
 
 
 COLLECTED_AFTER = 50_000
@@ -62,7 +62,7 @@ A draft creates millions of lasting objects; collecting after every 700 takes a 
 """
 
 GOOD_ENOUGH_SECONDS = 10.0
-"""Seconds after which a draft that fixes a size is good enough."""
+"""Seconds after which a draft with a fixed size is accepted."""
 
 
 def warm() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from kernelwright.source_lines import origin_of_line
 
 PROBLEM = "<problem>"
-"""The file name under which a problem's text is compiled, so that its frames are found in a traceback."""
+"""File name of a problem's compiled text, to find its frames in a traceback."""
 
 DEPENDS_ON_DATA = (
     "DataDependentOutputException",
@@ -18,7 +18,7 @@ DEPENDS_ON_DATA = (
     "PendingUnbackedSymbolNotFound",
     "UserError",
 )
-"""Exceptions of torch that mean: Python needs a value of a tensor to go on."""
+"""Exceptions of torch raised if Python needs a tensor's value."""
 
 DROPOUT_ADVICE = "call eval() on the module where the file builds it, or set p to 0"
 """The advice on a module whose dropout is active."""
@@ -83,7 +83,7 @@ def needs_values(error: BaseException) -> bool:
 
 
 def _place_of(error: BaseException) -> str:
-    """` in splits (tiling_utils.py:271: assert a == b)`, for an error that says nothing itself."""
+    """` in splits (tiling_utils.py:271: assert a == b)`, for an error without a message."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return " without a word"

@@ -23,10 +23,10 @@ WINDOWED = re.compile(r"conv|pool")
 
 
 class WindowSizes:
-    """The quotients that have a symbol, in the order in which they were met."""
+    """Quotients with a symbol, in order of occurrence."""
 
     def __init__(self, env: ShapeEnv) -> None:
-        """env: the symbols that there are, to which those of quotients are added."""
+        """env: the existing symbols; symbols of quotients are added."""
         self._env = env
         self.symbols: dict[Any, Any] = {}
         """Expression -> its symbol, both of sympy."""

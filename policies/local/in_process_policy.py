@@ -309,7 +309,7 @@ class QueuedRequest:
 
 
 class _QuestionRow(SequenceInDecoding):
-    """A row that knows whose it is."""
+    """A row with its owner."""
 
     question: QueuedRequest
 

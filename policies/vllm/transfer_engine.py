@@ -109,7 +109,7 @@ def _engine_class() -> type[Any]:
                 self.model.load_weights([(name, weight)])
 
         def finish_weight_update(self) -> None:
-            """Completes the layers, and packs again what vLLM multiplies with on a CPU."""
+            """Completes the layers, and repacks weights for vLLM's products on a CPU."""
             finalize_layerwise_reload(self.model, self.model_config)
             pack_again(self.model)
 

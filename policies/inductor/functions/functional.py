@@ -1,4 +1,4 @@
-"""Functions of torch whose C++ wants numbers for sizes, or a real device, written with operators that take symbols."""
+"""Functions of torch whose C++ wants numbers for sizes, or a real device, written with operators on symbols."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _functions_of_modules() -> dict[str, Any]:
 
 
 def _functions_of_torch() -> list[tuple[Any, str, Any]]:
-    """Returns owner, name and function of those that are no methods of tensors."""
+    """Returns owner, name and function of functions outside of torch.Tensor."""
     import torch
 
     from kernelwright.policies.inductor.functions.operators.products import kron, tensordot
@@ -257,7 +257,7 @@ def instance_norm(
 def asks_for_a_causal_mask(
     mask: object, is_causal: bool | None = None, size: object = None
 ) -> bool:
-    """Whether a layer of torch is told that its mask is causal. torch's own looks at the mask's values for a shortcut;
+    """Whether a layer of torch has a causal mask. torch's own looks at the mask's values for a shortcut;
     the mask itself is right either way.
     """
     return is_causal is True

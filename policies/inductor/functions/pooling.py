@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_WINDOW_TERMS = 25
-"""Elements of a window up to which Inductor has a kernel for means over windows that overlap."""
+"""Maximum window size of Inductor's kernel for means over overlapping windows."""
 
 
 def pooling_functions() -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _maximum_over(x: torch.Tensor, axes: list[int]) -> Any:
 
 
 def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
-    """Pools axis after axis: a window is a rectangle, so that its mean is a mean of means."""
+    """Pools axis after axis: a window is a rectangle, whose mean is a mean of means."""
 
     def pooled(
         x: torch.Tensor, output_size: int | Sequence[int | None], return_indices: bool = False

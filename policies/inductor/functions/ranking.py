@@ -280,7 +280,7 @@ def index_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Writes `torch.index_reduce` as a scatter whose index is that of whole slices."""
+    """Writes `torch.index_reduce` as a scatter by the index of whole slices."""
     import torch
 
     slice_indices = index.reshape(

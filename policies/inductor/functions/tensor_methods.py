@@ -53,7 +53,7 @@ def _tolist(plain: Callable[..., Any]) -> Any:
 
 def _item(plain: Callable[..., Any]) -> Any:
     def item(x: torch.Tensor) -> Any:
-        """Returns the number as a tensor in forward, so that arithmetic stays in the graph."""
+        """Returns the number as a tensor in forward, to keep arithmetic in the graph."""
         if (size := known_sizes(x)) is not None:
             return size
         return number_of(x) if is_tracing_forward() and _asked_by_the_problem() else plain(x)

@@ -45,7 +45,7 @@ def own_convolutions() -> None:
 
 
 def windowed_pooling() -> None:
-    """Lets pooling round its windows up, and give sizes that have symbols, for the rest of this process."""
+    """Lets pooling round its windows up, and return symbolic sizes, for the rest of this process."""
     from torch._inductor import lowering
 
     if not hasattr(lowering.pooling_size, "plain"):
@@ -224,7 +224,7 @@ def _patch(
 def _tap_positions(
     g: Geometry, pixel: Sequence[sympy.Expr], taps: Sequence[sympy.Expr]
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the positions a tap reads, and the comparisons that tell whether these are inside."""
+    """Returns the positions a tap reads, and comparisons for their being inside."""
     positions = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
     return positions, [
         test for i in g.axes if g.padding[i] != 0 for test in bounds_of(positions[i], g.size[i])

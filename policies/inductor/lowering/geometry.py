@@ -59,7 +59,7 @@ class Geometry:
 
     @property
     def steps(self) -> list[Any]:
-        """Returns the ranges of the sum of a product, taps first: channels that lie side by side are then loaded
+        """Returns the ranges of the sum of a product, taps first: adjacent channels are then loaded
         together.
         """
         return [*self.kernel, self.channels]
@@ -113,7 +113,7 @@ def geometry(
 
 
 def create_contiguous(x: TensorBox, sizes: list[Any], value: Callable[..., Any]) -> Loader:
-    """A loader of a new tensor that lies as its sizes say; value: of the element at the given places."""
+    """Returns a loader of a new tensor with contiguous strides; value: of the element at the given places."""
     from torch._inductor import ir
 
     tensor = ir.Pointwise.create(
@@ -175,7 +175,7 @@ def all_hold(tests: list[Any]) -> Any:
 
 
 def bounds_of(position: sympy.Expr, size: sympy.Expr) -> list[Any]:
-    """Returns the comparisons that tell whether a position lies inside an axis."""
+    """Returns comparisons for a position to be inside an axis."""
     import sympy
     from torch._inductor.virtualized import ops
 

@@ -109,7 +109,7 @@ def _taps(g: Geometry, phase: list[Any], j: list[Any]) -> list[Any]:
 
 
 def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
-    """Returns the comparisons that tell whether a tap exists in the kernel.
+    """Returns comparisons for a tap to exist in the kernel.
 
     A phase may have fewer taps than another; operands of missing taps must not be loaded, since
     they may be NaN.
@@ -125,7 +125,7 @@ def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
 
 
 def _interleaved(g: Geometry, product: TensorBox, quotients: list[Any]) -> Any:
-    """Returns the phases interleaved as an image, read in place by the operators that follow."""
+    """Returns the phases interleaved as an image, read in place by the next operators."""
     import sympy
     from torch._inductor import ir
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing

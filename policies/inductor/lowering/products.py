@@ -73,7 +73,7 @@ def _product(
 def _store_half_operands(*operands: Any) -> None:
     """Writes operands of half precision to memory before their product reads them.
 
-    Tensor cores read tiles that were copied to shared memory during the multiplication of the
+    Tensor cores read tiles copied to shared memory during the multiplication of the
     previous tile. An operand
     computed between load and product passes through registers, cannot be copied ahead, and is
     recomputed for every tile of

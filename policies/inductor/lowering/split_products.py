@@ -98,7 +98,7 @@ def split_product(a: TensorBox, b: TensorBox) -> Any:
 
 
 class _Parts:
-    """The high and the low part of an operand, which lie in memory as it does, and the sizes that they are times."""
+    """Returns high and low part of an operand, with its strides, and their scales."""
 
     def __init__(self, x: TensorBox, over: int) -> None:
         """over: the axis summed along, -1 or -2."""
@@ -194,7 +194,7 @@ def _largest(
 
 
 def _written(x: TensorBox, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A loader of a tensor of float16 that lies as its sizes say."""
+    """Returns a loader of a contiguous float16 tensor."""
     import torch
     from torch._inductor import ir
     from torch._inductor.virtualized import ops

@@ -47,7 +47,7 @@ def namespace(source: str) -> dict[str, Any]:
 
 
 def _register_fields(cls: Any) -> None:
-    """Registers a dataclass of the problem with torch's pytree, so that its tensors are visible."""
+    """Registers a dataclass of the problem with torch's pytree, to make its tensors visible."""
     import torch
 
     names = [f.name for f in dataclasses.fields(cls) if f.init]
@@ -129,7 +129,7 @@ class ModelCall:
         """Flattens the arguments.
 
         paths: of the inputs. size_arguments: paths and values of the symbolic numbers. recompute:
-        replaces floats of the model that were computed from symbolic numbers.
+        replaces floats of the model computed from symbolic numbers.
         """
         import torch
 
@@ -189,7 +189,7 @@ class ModelCall:
 
 
 def plain_tensors(model: torch.nn.Module) -> Iterator[tuple[Any, str, str, Any]]:
-    """Module, attribute, path and value of tensors that are neither parameters nor buffers."""
+    """Module, attribute, path and value of tensors outside of parameters and buffers."""
     import torch
 
     for prefix, module in model.named_modules():
@@ -225,7 +225,7 @@ def simple_path(path: str) -> str:
 
 @contextlib.contextmanager
 def forward_alone() -> Iterator[None]:
-    """Lets `apply` of every autograd function run its forward, in a block that takes no gradients.
+    """Lets `apply` of every autograd function run its forward, in a block without gradients.
 
     `torch.func` calls such a function only if it separates `setup_context` from `forward`, which those of models of
     transformers (Bloom's GELU) do not.

@@ -1,4 +1,4 @@
-"""Finds the line of a problem that calls an operator."""
+"""Finds a problem's line with a call of an operator."""
 
 from __future__ import annotations
 

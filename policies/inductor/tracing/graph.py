@@ -66,7 +66,7 @@ class TracedModel:
     text: ProblemText
     sizes: SymbolicSizes
     mode: Any
-    """The mode of fake tensors that all of it lives in."""
+    """The fake tensor mode of all its tensors."""
     graph: Any = None
     arguments: list[str] = field(default_factory=list)
     """The expressions ModelNew passes for the arguments of the graph: `x`, `self.down.weight`."""
@@ -79,7 +79,7 @@ class TracedModel:
     keywords: dict[str, str] = field(default_factory=dict)
     """Attribute -> the constructor's argument it must keep."""
     symbols: dict[str, str] = field(default_factory=dict)
-    """Symbol -> the expression that gives it in ModelNew."""
+    """Symbol -> its expression in ModelNew."""
     names: dict[str, str] = field(default_factory=dict)
     """Symbol -> readable name."""
     loops: Loops | None = None
@@ -88,16 +88,16 @@ class TracedModel:
     numbers: tuple[str, ...] = ()
     """The constructor's sizes traced as numbers."""
     equalities: tuple[tuple[str, str], ...] = ()
-    """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
+    """Pairs of equal sizes of the problem on which forward or the constructor branches."""
     required: list[tuple[str, str]] = field(default_factory=list)
-    """Sizes that are numbers in the draft: their expressions in forward, and their required values."""
+    """Fixed sizes of the draft: their expressions in forward, and required values."""
     slices: Slices = field(default_factory=Slices)
     for_gpu: bool = False
     """Whether the draft is judged on a GPU."""
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Sizes that are numbers in the draft."""
+        """Fixed sizes of the draft."""
         return (*map(self.constructor_name, self.sizes.fixed()), *self.numbers)
 
     def constructor_name(self, path: str) -> str:

@@ -93,7 +93,7 @@ class _LoopContext:
     """The outermost loop it is inside of."""
 
     def before(self, loop: ast.For) -> set[str]:
-        """Names that are there before the loop."""
+        """Names bound before the loop."""
         other = _nodes_of_other_branches(self.method, loop)
         earlier = [
             node
@@ -119,7 +119,7 @@ class _LoopContext:
 
 
 def _nodes_of_other_branches(method: ast.FunctionDef, loop: ast.For) -> set[int]:
-    """Returns the identities of nodes that are not executed where the loop is: the other branches of its ifs."""
+    """Returns identities of nodes in other branches of the loop's enclosing ifs."""
     nodes: set[int] = set()
     for condition in (node for node in ast.walk(method) if isinstance(node, ast.If)):
         branches = [

@@ -284,7 +284,7 @@ def _unrolled(
 
 # ------------------------------------------------------------------------------------------ the loop as an operator
 _current: list[Loops] = []
-"""The loops of the module that is being traced."""
+"""The loops of the module being traced."""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from kernelwright.policies.inductor.refusing import DraftRefused, line_text
 
 RANDOMNESS_ADVICE = "give forward what it draws as an input, or put zeros in its place"
-"""The advice on operators that draw random numbers."""
+"""Advice on random operators."""
 _OUTSIDE_TORCH = re.compile(r"\b((np|numpy)\.)?random\.\w+(?=\()")
 
 

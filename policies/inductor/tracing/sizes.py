@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MIN_SIZE = 5
 """Assumed lower bound of sizes, if the problem's own sizes are not smaller."""
 _LAYOUT_FILES = re.compile(r"^\(?(_prims_common/|_prims/|_meta_registrations\.py|_subclasses/)")
-"""Files of torch that ask for memory layouts, as named in guards."""
+"""Files of torch with queries of memory layouts, as named in guards."""
 
 
 def integers_by_path(value: object, path: str) -> dict[str, int]:
@@ -243,7 +243,7 @@ def _is_about_layout(guard: ShapeGuard) -> bool:
 
 
 def sizes_over(least: int) -> Callable[[int, str], bool]:
-    """The constructor's numbers over `least` are sizes, unless their name says that they are windows, strides or counts
+    """Treats the constructor's numbers above `least` as sizes, unless named as windows, strides or counts
     of layers.
     """
 

@@ -1,4 +1,4 @@
-"""Inputs of a loop's step: the tensors from outside that its operators read.
+"""Inputs of a loop's step: outer tensors read by its operators.
 
 A step is first run to collect these tensors (`collecting`). Its graph takes them as arguments: the step runs again with
 the arguments in their place (`substituting`). Both are modes over all functions of torch.
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Unsuited(DraftRefused):
-    """A loop that has to be unrolled."""
+    """Raised for a loop to be unrolled."""
 
 
 _collectors: list[Any] = []
-"""Modes that collect the inputs of the active steps, outermost first."""
+"""Modes collecting the inputs of active steps, outermost first."""
 
 
 @contextmanager
 def pausing() -> Iterator[None]:
-    """Pauses collection for the active steps; steps that begin inside are collected."""
+    """Pauses collection for the active steps; steps started inside are collected."""
     before = [c.paused for c in _collectors]
     for collector in _collectors:
         collector.paused = True

@@ -56,7 +56,7 @@ def _propagation() -> Any:
             )
 
         def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            """A GPU's convolution may order its elements otherwise than a CPU's, so that a view of it is a copy."""
+            """A GPU's convolution may order its elements otherwise than a CPU's, so a view may be a copy."""
             aten = torch.ops.aten
             return super().call_function(
                 aten.reshape.default if target is aten.view.default else target, args, kwargs

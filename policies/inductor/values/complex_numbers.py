@@ -1,5 +1,5 @@
 """Complex numbers as two tensors of real ones: Triton has no complex type. A traced graph is run once more with a pair
-in the place of each complex tensor, so that nothing complex is left for the compiler.
+in the place of each complex tensor, leaving no complex tensors for the compiler.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPERATORS_BY_PARTS = {
     "resolve_neg", "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like",
     "new_empty",
 }  # fmt: skip
-"""Operators that act on each part as on the whole."""
+"""Operators applied to each part separately."""
 IN_PLACE_VIEWS = {"transpose_", "t_", "squeeze_", "unsqueeze_"}
 """Operators that reshape their operand in place; the graph continues with their result."""
 CREATING_OPERATORS = {
@@ -64,7 +64,7 @@ CREATING_OPERATORS = {
 }
 """Operators that make a tensor of numbers: the imaginary part is zero, or the number's own."""
 PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
-"""Operators that are linear in each of two operands."""
+"""Bilinear operators."""
 
 
 def is_complex(value: object) -> TypeGuard[torch.Tensor]:
@@ -124,7 +124,7 @@ def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class ByParts(Interpreter):
-    """Runs a graph with pairs for complex tensors. Raises DraftRefused at an operator that has no rule."""
+    """Runs a graph with pairs for complex tensors. Raises DraftRefused at an operator without a rule."""
 
     def __init__(self, graph: torch.fx.GraphModule, library: bool = False) -> None:
         """library: Fourier transforms stay torch's own."""
@@ -388,4 +388,4 @@ _RULES: dict[str, Any] = {
 }
 """Operator -> its computation on pairs."""
 _MAKERS = {"view_as_complex", "complex", "polar", "_to_copy", "convert_element_type", "_fft_r2c"}
-"""Operators that may make a complex tensor of real ones."""
+"""Operators with complex results of real operands."""

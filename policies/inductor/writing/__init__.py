@@ -1,4 +1,4 @@
-"""Inductor's text becomes a candidate that a person reads: kernels, launches, names, and `ModelNew`.
+"""Rewrites Inductor's text as a readable candidate: kernels, launches, names, and `ModelNew`.
 
 Everything here is text in and text out, by syntax trees; nothing imports torch or knows how the text was made.
 """

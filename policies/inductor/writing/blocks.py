@@ -27,7 +27,7 @@ def block_sizes(kernel: LoweredKernel) -> dict[str, int]:
 
 
 def _power_of_two(extent: int) -> int:
-    """Returns the least power of two that holds an extent."""
+    """Returns the smallest power of two at or above an extent."""
     return 1 << max(0, extent - 1).bit_length()
 
 
@@ -46,7 +46,7 @@ multiprocessor's threads.
 
 
 ELEMENTS_OF_ONE_WARP = 1024
-"""Elements of the rows that one warp holds, 32 a thread: its sums need no shared memory and no barrier."""
+"""Maximum elements of rows held by a warp, 32 per thread: its sums need no shared memory and no barrier."""
 MIN_ROWS_OF_ONE_WARP = 1024
 """Rows from which on a GPU is full with one warp for each row: Inductor's own rule."""
 

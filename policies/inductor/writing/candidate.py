@@ -73,7 +73,7 @@ RESERVED_NAMES = {
     "allocate", "persistent_grid", "is_aligned", "fit_head", "flash_attention", "flash_attention_kernel",
     "device", "self", "block", "split", "block_for", "tile_for", "index_type", "torch", "nn", "triton", "tl",
     "libdevice", "math", "inf", "nan", "range"}  # fmt: skip
-"""Names in forward that nothing else may have."""
+"""Reserved names in forward."""
 IMPORTS = {
     "import math": r"(?<!\.)\bmath\.", "import torch": r"\btorch\.",
     "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.",
@@ -216,7 +216,7 @@ def _head(traced: TracedModel, host: Host) -> str:
 
 
 def _is_single(traced: TracedModel) -> bool:
-    """Whether every floating-point tensor that goes in is fp32."""
+    """True if every floating-point input is fp32."""
     tensors = [value for value in traced.flat if hasattr(value, "is_floating_point")]
     return all(
         str(value.dtype) == "torch.float32" for value in tensors if value.is_floating_point()
@@ -332,7 +332,7 @@ def _device(traced: TracedModel) -> str:
 
 
 def _size_lines(traced: TracedModel, names: dict[str, str], text: str) -> list[str]:
-    """Returns the lines that read the sizes, a line per tensor."""
+    """Returns the lines reading the sizes, a line per tensor."""
     windows = _window_lines(traced, names, text)
     text = "\n".join([text, *windows])
     used: dict[str, str] = {}

@@ -121,7 +121,7 @@ def _divisions(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr]]
 
 
 def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
-    """Parameters in numbers that are asked for a method, such as `(height * width).to(tl.float32)`, which constants
+    """Parameters in numbers with a method call, such as `(height * width).to(tl.float32)`, which constants
     do not have."""
     numbers = _numbers(function, plain)
     converted: set[str] = set()
@@ -144,7 +144,7 @@ def _numbers(function: ast.FunctionDef, plain: set[str]) -> set[str]:
 
 
 def _is_number(value: ast.expr, numbers: set[str]) -> bool:
-    """Whether it is arithmetic, and comparisons, of numbers that the host passes."""
+    """True for arithmetic and comparisons of numbers passed by the host."""
     names = nodes_in(value, ast.Name)
     parts = (
         ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.cmpop, ast.Load,

@@ -37,7 +37,7 @@ SUM_COMBINATION = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
 """The body of the function a running sum combines with."""
 UNNAMED_OPERATORS = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
     "_unsafe_view", "alias", "kernelwright.steps", "kernelwright.attention"}  # fmt: skip
-"""Operators that move nothing: they are not named in comments."""
+"""Operators without data movement, unnamed in comments."""
 
 AUXILIARY_OPERATORS = {
     "full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type", "lift_fresh_copy",
@@ -75,7 +75,7 @@ class LoweredKernel:
     grouped: bool = False
     """Whether its programs take tiles in groups."""
     described: tuple[tuple[str, str], ...] = ()
-    """Pointer and stride of the operands that its persistent programs read through descriptors."""
+    """Pointer and stride of operands read through descriptors by persistent programs."""
     indexed: bool = False
     """Whether it has a constant for the type of its indices."""
     single: bool = True
@@ -96,7 +96,7 @@ class LoweredKernel:
 
     @property
     def blocks(self) -> list[str]:
-        """The parameters that are block sizes."""
+        """Block size parameters."""
         return [p for p in self.parameters if p.endswith("BLOCK")]
 
     @property

@@ -29,7 +29,7 @@ class Loop:
     step: str
     """The name of the step's number."""
     first: dict[str, str]
-    """The value before the loop of each tensor that is carried."""
+    """The initial value of each carried tensor."""
     rows: dict[str, str]
     """Tensor the steps fill, a row each -> its allocation."""
     aliases: dict[str, str]

@@ -46,7 +46,7 @@ LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 
 
 ROW_TILES_PER_GROUP = 8
-"""Tiles of rows that share their columns in the L2 cache."""
+"""Tiles of rows with common columns in the L2 cache."""
 Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
 """Operator call of a loop -> the loop, and the names of its results."""
 
@@ -374,5 +374,5 @@ def _grid_parts(grid: str) -> tuple[str, list[str]]:
 
 
 def launch_sides(kernel: LoweredKernel) -> list[str]:
-    """The parameters that say how many elements a side has."""
+    """Parameters with the number of elements of a side."""
     return [p for p in kernel.parameters if p.endswith("numel")]

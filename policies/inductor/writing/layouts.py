@@ -16,7 +16,7 @@ Layout = tuple[tuple[str, ...], tuple[str, ...]]
 
 @lru_cache(maxsize=4096)
 def _expression(text: str) -> Any:
-    """The text as a polynomial, so that two ways to write it are the same."""
+    """Returns the text as a polynomial, equal for equivalent expressions."""
     import sympy
 
     names: dict[str, Any] = {}

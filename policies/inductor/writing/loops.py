@@ -41,7 +41,7 @@ from kernelwright.policies.inductor.writing.launches import launch_lines, read_c
 
 
 class LoopReading:
-    """Turns the operator of a loop into the loop, with names that nothing else in forward has."""
+    """Writes a loop for its operator, with names unique in forward."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LoopReading:
         names: dict[str, str],
         used_names: set[str],
     ) -> None:
-        """names: symbol -> its name in forward; taken: names that are there already, to which those of loops are
+        """names: symbol -> its name in forward; taken: existing names, to which names of loops are
         added.
         """
         assert traced.loops is not None
@@ -183,7 +183,7 @@ def _new_memory(statement: ast.stmt, changing: set[str]) -> str | None:
 
 
 class _Views(ast.NodeTransformer):
-    """Gives views that no step changes a name."""
+    """Names views unchanged by all steps."""
 
     def __init__(self, step: str, changing: set[str]) -> None:
         self._step, self._changing = step, changing
@@ -191,7 +191,7 @@ class _Views(ast.NodeTransformer):
         """Text of a view -> its name."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Rewrites `torch.as_strided` of a tensor that stays as it is."""
+        """Rewrites `torch.as_strided` of an unchanged tensor."""
         held = names_in(node)
         if ast.unparse(node.func) != "torch.as_strided" or self._changing & held:
             self.generic_visit(node)

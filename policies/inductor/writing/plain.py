@@ -1,4 +1,4 @@
-"""A kernel without Inductor's runtime: own helpers, no aliases, no constants with a name, nothing that is used once
+"""A kernel without Inductor's runtime: own helpers, no aliases, no constants with a name, no value with a single use
 and could be read in place.
 """
 
@@ -17,14 +17,14 @@ from kernelwright.policies.inductor.writing.expressions.tidying import (
 from kernelwright.policies.inductor.writing.helpers import helper_name
 
 MAX_EXPRESSION_CHARACTERS = 92
-"""Characters of an expression that something is put into."""
+"""Maximum length of an expression for inlining."""
 SEARCH_ARGUMENTS = 8
-"""Arguments of a search that there are without a sorter."""
+"""Arguments of a search without a sorter."""
 TEMPORARY_NAME = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
 CALLS_ON_THEIR_OWN_LINE = re.compile(
     r"\b(tl\.(load|dot|sum|cumsum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
 )
-"""Calls that deserve a line of their own."""
+"""Calls placed on separate lines."""
 
 
 def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:

@@ -1,4 +1,4 @@
-"""Shapes, strides and dtypes of the tensors of forward, in the names that sizes have there."""
+"""Shapes, strides and dtypes of the tensors of forward, by its names of sizes."""
 
 from __future__ import annotations
 

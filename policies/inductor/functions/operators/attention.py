@@ -37,11 +37,11 @@ class AttentionForm:
     grouped: bool = False
     """Whether several heads of queries share a head of keys."""
     fill: float = -math.inf
-    """Score of a key that a boolean mask hides."""
+    """Score of a key hidden by a boolean mask."""
     cap: float = 0.0
     """c of a soft cap c * tanh(score / c); 0: none."""
     zero_rows: bool = True
-    """A row that sees no key is zero, as in torch's safe softmax; otherwise NaN."""
+    """A row without visible keys is zero, as in torch's safe softmax; otherwise NaN."""
 
     def arguments(
         self, query: object, key: object, value: object, mask: object, causal: bool

@@ -25,7 +25,7 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Writes the loss as a sum over pairs of a label and a class that is no label.
+    """Writes the loss as a sum over pairs of a label and a class outside of the labels.
 
     torch's own decomposition (2.13) also counts the places after the first -1, which are no labels.
     """
@@ -59,7 +59,7 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Writes the loss as a sum over the classes that are not the target; NaN does not count, as in eager."""
+    """Writes the loss as a sum over classes other than the target; NaN does not count, as in eager."""
     import torch
     from torch.nn._reduction import legacy_get_string
 

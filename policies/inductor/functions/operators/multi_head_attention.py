@@ -1,7 +1,7 @@
 """The function behind `nn.MultiheadAttention`, with its projections read in place.
 
 torch's own function copies query, key and value into an order (length, batch, columns) and from
-there into heads. The attention of a draft reads heads by their strides, so that no copy is needed:
+there into heads. The attention of a draft reads heads by their strides, without a copy:
 the packed projection [batch, length, 3 * columns] is seen as [batch, length, 3, heads, head size].
 """
 
@@ -74,7 +74,7 @@ def _attended(call: SimpleNamespace) -> tuple[Any, None]:
 
 
 def _added(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Returns a mask (length, keys) that is added to scores: True of a boolean mask hides a key."""
+    """Returns an additive mask (length, keys) for scores: True of a boolean mask hides a key."""
     import torch
 
     if mask.dtype != torch.bool:

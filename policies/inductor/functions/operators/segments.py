@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
-"""Kind of reduction -> the element that changes nothing."""
+"""Kind of reduction -> neutral element."""
 
 
 def segment_reduce(

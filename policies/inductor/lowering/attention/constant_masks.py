@@ -1,4 +1,4 @@
-"""Masks that depend on sizes alone, recognised by their values: the part of the graph that gives them is executed.
+"""Masks that depend on sizes alone, recognised by their values: the part of the graph behind them is executed.
 
 `torch.tril(torch.ones(n, n))`, a comparison of two ranges, and a triangle of minus infinity are one mask in many
 spellings; all of them are evaluated at small sizes, and compared with the causal mask.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 SIZES = (5, 7, 6, 4, 9, 8)
 """Values that symbols of sizes take in turn: small, and different from each other."""
 MAX_EXTENT = 4096
-"""Largest extent of a mask with sizes that are numbers: larger ones are not evaluated."""
+"""Largest extent of an evaluated mask with numeric sizes."""
 MAX_SCORE = -1e4
-"""A number that hides a key when it is added to a score."""
+"""Score offset that hides a key."""
 DISTANCE = 3
 """Takes the place of a larger distance; every size of SIZES exceeds it."""
 DISTANCE_OPERATORS = frozenset(
@@ -38,7 +38,7 @@ class _NoConstant(Exception):
 
 
 def is_causal_mask(mask: GraphNode, turned: bool = False) -> bool:
-    """Whether a key is seen exactly by the rows that do not come before it.
+    """True if each key is seen exactly by its own and later rows.
 
     A boolean mask is true where a key is seen (turned: where it is not); another one is added to the scores.
     """

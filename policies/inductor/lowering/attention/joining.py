@@ -1,7 +1,7 @@
-"""Makes attention that a model writes out, softmax(query key^T * scale + mask) value, one operator.
+"""Replaces written-out attention, softmax(query key^T * scale + mask) value, by a single operator.
 
 The operator is a flash kernel in a strict draft, and the library's `scaled_dot_product_attention` in a shared one. A
-row that sees no key is NaN, as in the softmax that was written.
+row without visible keys is NaN, as in the written softmax.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Operands = tuple[GraphNode, GraphNode, GraphNode]
 ABSORBING = -1e30
 """A number to which adding a score of fp32 changes nothing: such a filling may as well be added."""
 MASKING = -1e4
-"""A number that hides a key when it is added to a score."""
+"""Score offset that hides a key."""
 
 
 def join_attention(graph: torch.fx.GraphModule, mode: FakeTensorMode, for_gpu: bool = True) -> None:
-    """Replaces every attention that is written out, and drops masks that are causal, in place.
+    """Replaces every written-out attention, and drops causal masks, in place.
 
     for_gpu: the draft is judged on a GPU. The library's attention on a CPU gives zeros where scores are NaN, which
-    the written one does not, so that a draft that calls it would be refused there.
+    the written one does not, for which a draft with a call would be refused.
     """
     _share_sizes(graph)
     for node in nodes_of(graph):
@@ -65,7 +65,7 @@ def join_attention(graph: torch.fx.GraphModule, mode: FakeTensorMode, for_gpu: b
 
 
 def _share_sizes(graph: torch.fx.GraphModule) -> None:
-    """Lets every size be read from the first node that gives it, so that sizes of scores are no users of scores."""
+    """Reads every size from its first node, to keep sizes of scores from being users of scores."""
     first: dict[str, GraphNode] = {}
     for node in nodes_of(graph):
         expression = getattr(getattr(node.meta.get("val"), "node", None), "expr", None)
@@ -123,7 +123,7 @@ class _Writer:
         return node
 
     def _size(self, size: int | torch.SymInt) -> GraphNode | int:
-        """Returns a size as an argument of an operator: a number, or a node that gives it. Raises NoAttention."""
+        """Returns a size as an argument of an operator: a number or a node. Raises NoAttention."""
         import torch
 
         if isinstance(size, int):
@@ -215,7 +215,7 @@ class _Writer:
         return self.call(aten.where.self, seen, zero if added is None else added, hidden), False
 
     def _sum_of_masks(self, scores: Scores, operands: Operands) -> GraphNode | None:
-        """Returns the sum of the masks that are added, each times its factor; None without such a mask."""
+        """Returns the sum of additive masks, each times its factor; None without any."""
         import torch
 
         aten = torch.ops.aten
@@ -251,7 +251,7 @@ class _Writer:
         return mask
 
     def _with_empty_rows(self, out: GraphNode, mask: GraphNode) -> GraphNode:
-        """The library gives zeros for a row that sees no key; a softmax that is written out gives NaN."""
+        """Restores NaN for rows without visible keys, as in a written-out softmax; the library yields zeros."""
         import torch
 
         aten = torch.ops.aten

@@ -12,7 +12,7 @@ VIEWS = frozenset(
     {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "select", "slice", "squeeze", "unsqueeze",
      "expand", "alias", "unbind", "split", "split_with_sizes", "getitem"}
 )  # fmt: skip
-"""Names of operators that move nothing."""
+"""Names of operators without data movement."""
 
 
 def feeds_attention(node: GraphNode) -> bool:

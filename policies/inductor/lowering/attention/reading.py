@@ -1,4 +1,4 @@
-"""Reads an attention that is written out, from its softmax to both products.
+"""Recognises written-out attention, from its softmax to both products.
 
 Example: `bmm(q, k^T)`, `mul(0.125)`, `add(mask)`, `amax`, `sub`, `exp`, `sum`, `div`, `bmm(v)` are Scores of the
 first product with the scale 0.125 and one added mask.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Size = int | torch.SymInt
 
 UNCHANGED = frozenset({"clone", "alias", "expand", "_to_copy", "convert_element_type"})
-"""Operators that keep every value (up to rounding) and its position."""
+"""Operators without effect on values (up to rounding) and positions."""
 RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
 
 
@@ -30,20 +30,20 @@ class Scores:
     product: Any = None
     scale: float = 1.0
     sizes: list[tuple[str, GraphNode]] = field(default_factory=list)
-    """`mul` or `div` and a number that depends on sizes, such as the root of a head's size."""
+    """`mul` or `div` by a number computed from sizes, such as the root of a head's size."""
     cap: float = 0.0
     """c of the soft cap c * tanh(scores / c), or 0."""
     added: list[tuple[GraphNode, float]] = field(default_factory=list)
-    """Masks that are added, and their factors."""
+    """Additive masks and their factors."""
     seen: GraphNode | None = None
-    """Mask that is true where a key is seen."""
+    """Boolean mask of visible keys."""
     turned: bool = False
     """Whether `seen` is true where a key is not seen."""
     fill: float = -math.inf
 
 
 class NoAttention(Exception):
-    """A softmax that is not part of an attention with a kernel."""
+    """Raised for a softmax outside of supported attention."""
 
 
 def name_of(node: object) -> str:
@@ -180,7 +180,7 @@ def _take_base(scores: Scores, node: GraphNode) -> None:
 
 
 def _take_added(scores: Scores, node: GraphNode) -> GraphNode:
-    """Returns the addend that leads to the product; the other one is a mask."""
+    """Returns the addend behind the product; the other addend is a mask."""
     for addend, mask in (node.args[:2], node.args[1::-1]):
         if _leads_to_product(addend):
             scores.added.append((mask, scores.scale))
@@ -202,7 +202,7 @@ def _leads_to_product(node: object) -> bool:
 
 
 def _fill_of(node: object) -> float | None:
-    """Returns the number that a node is full of; None for other nodes."""
+    """Returns the fill value of a constant node; None for other nodes."""
     arguments = list(getattr(node, "args", ()))
     if name_of(node) == "scalar_tensor" and _is_number(arguments[0]):
         return float(arguments[0])
@@ -225,7 +225,7 @@ def _take_filled(scores: Scores, node: GraphNode) -> GraphNode:
 
 
 def _is_scalar(value: object) -> bool:
-    """Whether it is a number, or a node that gives one."""
+    """True for a number, or a node with a number."""
     val = getattr(value, "meta", {}).get("val")
     return _is_number(value) or (hasattr(val, "node") and not hasattr(val, "shape"))
 

@@ -90,7 +90,7 @@ class _Cancelling(ast.NodeTransformer):
 
 
 def _without_factor(product: ast.expr, factor: object) -> ast.expr | None:
-    """Returns a product without its first factor if that is the given number, and None otherwise."""
+    """Returns a product without its first factor if equal to the given number, else None."""
     if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
         return None
     if isinstance(product.left, ast.Constant):

@@ -105,7 +105,7 @@ class _Tidying(ast.NodeTransformer):
         """Values of names with a single assignment."""
 
     def _full(self, node: ast.expr) -> ast.Call | None:
-        """The `tl.full` that an expression is or names."""
+        """Returns the `tl.full` behind an expression or name."""
         if isinstance(node, ast.Name):
             return self._constants.get(node.id)
         return node if isinstance(node, ast.Call) and _calls(node, "tl.full") else None
@@ -264,7 +264,7 @@ class _Tidying(ast.NodeTransformer):
         return node
 
     def _unconverted(self, node: ast.expr) -> ast.expr:
-        """An index or a size that is compared needs no wider type."""
+        """Drops casts of compared indices and sizes to a wider type."""
         assigned = self._once.get(node.id) if isinstance(node, ast.Name) else None
         value = _before_conversion(assigned if assigned is not None else node)
         by_name = assigned is not None and not isinstance(value, ast.Name)

@@ -14,7 +14,7 @@ LIBRARY_NAME = "scaled_dot_product_attention"
 FLASH = "flash_attention"
 
 DEFAULTS = {"fill": ("-inf", "float('-inf')"), "cap": ("0.0",), "zero_rows": ("True",)}
-"""Values of the operator's last arguments, as Inductor writes them, that the host function has by itself."""
+"""Default values of the operator's last arguments, as written by Inductor."""
 
 FLASH_TEXT = '''@triton.jit
 def flash_attention_kernel(
@@ -159,7 +159,7 @@ def is_attention(line: str) -> bool:
 
 
 def attention_statements(statement: ast.stmt) -> tuple[list[ast.stmt], bool]:
-    """The statements that call the flash kernel's host function, or torch's own attention.
+    """Returns statements with a call of the flash kernel's host function, or of torch's attention.
 
     Returns them, and whether the attention is torch's.
     """

@@ -63,7 +63,7 @@ def persistent_grid(tensor, tiles):
     steps = [(step * x.element_size(), x.storage_offset() * x.element_size()) for x, step in operands]
     return all(step % 16 == 0 and offset % 16 == 0 for step, offset in steps)''',
 }
-"""Host functions of a draft, by the text that calls them."""
+"""Host functions of a draft, by the text of their calls."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Operand:
 
 
 class _NotDescribed(Exception):
-    """The kernel is no product of two matrices that lie in memory by rows or columns."""
+    """Raised for a kernel other than a product of row- or column-major matrices."""
 
 
 def described_operands(function: ast.FunctionDef, extents: dict[str, str]) -> list[Operand]:

@@ -32,11 +32,11 @@ CHANGES_SHAPE = {
 
 
 class _NotFlat(Exception):
-    """The operand is made in a way that is not known here."""
+    """Raised for an operand of unsupported form."""
 
 
 def flat_products(function: ast.FunctionDef) -> None:
-    """Rewrites the operands of every product, in place; a product that is not understood is left as it is."""
+    """Rewrites the operands of every product, in place; unsupported products are unchanged."""
     for dot in [
         n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n.func) == "tl.dot"
     ]:
@@ -139,7 +139,7 @@ def _one_element(node: ast.Call) -> ast.expr | None:
 
 
 def _stored_otherwise(function: ast.FunctionDef) -> set[str]:
-    """Names that something else than a plain assignment gives a value: `x += y`, the variable of a loop."""
+    """Returns names bound by other statements than plain assignments: `x += y`, the variable of a loop."""
     plain = {
         id(t)
         for n in ast.walk(function)

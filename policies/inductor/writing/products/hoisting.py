@@ -17,7 +17,7 @@ from kernelwright.policies.inductor.syntax import (
 from kernelwright.policies.inductor.writing.plain import assignments
 
 DIVIDING = {"floor_divide", "remainder"}
-"""Helpers of drafts that divide."""
+"""Division helpers of drafts."""
 
 
 def hoist_divisions(function: ast.FunctionDef) -> None:

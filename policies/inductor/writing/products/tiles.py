@@ -1,4 +1,4 @@
-"""Tiles of products: the part of a result that one program computes, with its warps and pipeline stages."""
+"""Tiles of products: the part of a result per program, with its warps and pipeline stages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ The two accumulators take the registers of a single one with twice as many colum
 DESCRIBED_TILES = (Tile(128, 256, 64, 8, 4), Tile(128, 128, 64, 4, 4))
 """Tiles of a product whose operands are read through descriptors."""
 RATE_OF_SMALL_TILE = 0.85
-"""Elements that the second of these tiles computes while the first computes one (H200)."""
+"""Elements computed by the second tile per element of the first (H200)."""
 DESCRIBED_PAIR_TILE = Tile(128, 128, 64, 8, 4)
 """Tile of two products whose operands are read through descriptors, which take no registers for addresses."""
 MIN_DESCRIBED_TILES = 66
@@ -69,7 +69,7 @@ FP32_CONVOLUTION_TILE = Tile(128, 64, 32, 8, 2)
 TENSOR_CORE_CONVOLUTION_TILE = Tile(128, 128, 32, 8, 3)
 """Tile of convolutions by tensor cores."""
 ENOUGH_PROGRAMS = 100
-"""Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were
+"""Minimum number of programs to occupy a GPU's multiprocessors. Registers, shared memory and spills of the tiles were
 looked at by compiling for sm_90: none spills."""
 
 
@@ -164,7 +164,7 @@ def note_extents(launch: WrittenLaunch, traced: TracedModel, names: dict[str, st
 
 
 def written_extents(function: ast.FunctionDef) -> dict[str, str]:
-    """Returns the extents that a kernel has as numbers: `xnumel = 768`."""
+    """Returns a kernel's numeric extents: `xnumel = 768`."""
     extents = {}
     for statement in function.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):

@@ -2,7 +2,7 @@
 
 Inductor indexes a product with the axes (row, column, step), or (matrix, row, column, step), and keeps those of the
 matrix and the step as axes of one element when the result is stored. Once the operands are matrices (flat_products.py),
-rows and columns are all that is left.
+only rows and columns remain.
 
 Example: the lines
 
@@ -27,7 +27,7 @@ from collections import Counter
 from kernelwright.policies.inductor.syntax import argument_names, names_in, nodes_in
 
 SHAPED_BY_A_LIST = {"tl.full", "tl.zeros", "tl.broadcast_to"}
-"""Calls that say the shape of their result in a list."""
+"""Calls with their result's shape in a list."""
 SHAPED_OTHERWISE = {
     "tl.reshape", "tl.trans", "tl.sum", "tl.max", "tl.min", "tl.reduce", "tl.cumsum", "tl.view", "tl.join", "tl.split",
     "tl.associative_scan", "tl.expand_dims", "tl.permute", "tl.argmax", "tl.argmin", "tl.cat",
@@ -155,7 +155,7 @@ def _is_shaped_otherwise(function: ast.FunctionDef) -> bool:
 
 
 def _shapes(function: ast.FunctionDef) -> list[ast.List]:
-    """Returns the lists that say the shape of a tile."""
+    """Returns the lists with a tile's shape."""
     return [
         node
         for call in nodes_in(function, ast.Call)

@@ -66,7 +66,7 @@ class Statement:
 
 @dataclass
 class RepeatedBlock:
-    """Statements that are found at several places."""
+    """Statements repeated at several positions."""
 
     length: int
     starts: list[int]
@@ -85,7 +85,7 @@ class RepeatedBlock:
 
     @property
     def extents(self) -> list[tuple[str, ...]]:
-        """The numbers that are not the same at all places, each once."""
+        """Numbers that differ between the positions, each once."""
         return [n for n in dict.fromkeys(self.numbers) if len(set(n)) > 1]
 
 
@@ -160,7 +160,7 @@ def _best(statements: list[Statement]) -> RepeatedBlock | None:
 
 
 def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
-    """Lengths and places of runs of statements of the same form, those first that may save most."""
+    """Yields lengths and positions of runs of statements of equal form, by decreasing saving."""
     numbers: dict[str, int] = {}
     forms = [
         numbers.setdefault(s.form, len(numbers) + 1) if s.form else -i - 1
@@ -202,7 +202,7 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
 
 
 def _without_overlaps(starts: list[int], length: int) -> list[int]:
-    """Returns places that do not overlap, from the first on."""
+    """Returns non-overlapping positions, from the first on."""
     disjoint: list[int] = []
     for start in starts:
         if not disjoint or start >= disjoint[-1] + length:

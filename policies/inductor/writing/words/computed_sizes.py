@@ -7,7 +7,7 @@ import ast
 MAX_NAME_CHARACTERS = 32
 """Maximum length of a computed size's name."""
 COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
-"""Words that join the parts of a computed size's name."""
+"""Joining words in a computed size's name."""
 
 
 def name_of(node: ast.expr) -> str:

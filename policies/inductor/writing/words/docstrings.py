@@ -1,4 +1,4 @@
-"""Docstrings of a draft's kernels: what each computes, of which tensors, and what a program of it covers.
+"""Docstrings of a draft's kernels: its computation, tensors, and elements per program.
 
 Example, of a kernel with one launch:
 
@@ -22,7 +22,7 @@ from kernelwright.policies.inductor.writing.words.naming import roles_of
 WIDTH = 112
 """Characters of a line of a docstring, without its indentation."""
 MAX_TENSORS = 6
-"""Maximum number of tensors that a docstring names; kernels of more say how many there are."""
+"""Maximum number of tensors named in a docstring; beyond it, their number is stated."""
 
 
 def docstring(
@@ -43,7 +43,7 @@ def docstring(
 
 
 def _tensors(kernel: LoweredKernel, launch: WrittenLaunch, forms: Mapping[str, TensorForm]) -> str:
-    """Returns the sentence on what a launch reads and writes; empty if the form of a tensor is unknown."""
+    """Returns the sentence on a launch's reads and writes; empty if the form of a tensor is unknown."""
     written_pointers = _stored_pointers(kernel)
     read: list[str] = []
     written: list[str] = []

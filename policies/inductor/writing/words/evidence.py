@@ -40,7 +40,7 @@ NON_COMPUTING_OPERATORS = {
     "ones_like",
     "empty_like",
 }
-"""Operators that a kernel may have and compute nothing."""
+"""Operators of kernels without computation."""
 COPY, FILL = ("clone",), ("full",)
 """Operators reported for a kernel that computes nothing: COPY if it reads, FILL otherwise."""
 
