@@ -1,5 +1,4 @@
-"""Report values about a kernel's comparisons of data: outcomes exercised, and draws that were
-searched."""
+"""Report values about a kernel's comparisons of data: outcomes exercised, and searched draws."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class OutcomeCoverage(StrEnum):
     BOUNDED = "bounded"
     """An outcome never occurred, and no draw with a finite reference brings the operands closer.
 
-    Examples: the guard of a division, a value that is never negative.
+    Examples: the guard of a division, a nonnegative value.
     """
     UNDECIDED = "undecided"
     """A conjunction or disjunction had one outcome: nothing tells how near its parts were to the other together."""
@@ -43,7 +42,7 @@ class ComparisonCoverage(Value):
     data-dependent operand exceeded 2^-14 of the other."""
     false: bool
     evaluations: int
-    """Blocks that were compared."""
+    """Compared blocks."""
     outcomes: OutcomeCoverage
     nearest: tuple[Number, Number] | None = None
     """Operands of a one-sided comparison at their smallest distance, data first."""
@@ -63,7 +62,7 @@ class ConstantResult(Value):
 
 
 class SearchedDraw(Value):
-    """A draw that was made to produce outcomes that no other draw had produced."""
+    """A draw made to produce outcomes missing in all other draws."""
 
     change: str
     """Change of the draw, in words."""

@@ -34,7 +34,7 @@ class KernelResources(Value):
     occupancy: Number | None = None
     """Resident warps over the most the multiprocessor holds, 0 to 1."""
     occupancy_limit: str = ""
-    """Resource that limits the occupancy: registers, shared, warps or blocks."""
+    """Resource limiting the occupancy: registers, shared, warps or blocks."""
     tensor_core: str = ""
     """Kind of tensor-core instructions: wgmma, mma, tcgen05, mfma; empty without any."""
     mma_types: tuple[str, ...] = ()
@@ -59,9 +59,9 @@ class Census(Value):
     host_reads: dict[str, int] = {}
     """Tensor contents read by the host: item, tolist, numpy, cpu."""
     foreign_kernels: dict[str, int] = {}
-    """GPU kernels seen by the profiler that are not the candidate's own."""
+    """GPU kernels in the profile other than the candidate's."""
     threads: int = 0
-    """Threads that the candidate started."""
+    """Threads started by the candidate."""
 
 
 class CompileResult(Value):

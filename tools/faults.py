@@ -65,7 +65,7 @@ class Fault(StrEnum):
     SHAPE = "shape"
     DTYPE = "dtype"
     LAYOUT = "layout"
-    """Wrong on inputs that are not contiguous (transposed, sliced, expanded); or an output of another layout."""
+    """Wrong on non-contiguous inputs (transposed, sliced, expanded); or an output of another layout."""
     ALIAS = "alias"
     """The output is an input, a weight, or a view of either, unlike the reference's output."""
     MISMATCH = "mismatch"
@@ -89,7 +89,7 @@ class Fault(StrEnum):
     """At the problem's own size the candidate launches a kernel which this device cannot check; or
     its weights cannot be loaded, and their use is unknown."""
     FALLBACK = "fallback"
-    """torch, or the host, does the work that the kernels should do."""
+    """torch, or the host, does the kernels' work."""
     CHEAT = "cheat"
     """Cheating, of the kind in `Failure.cheat`."""
     UNJUDGED = "unjudged"
@@ -181,7 +181,7 @@ class Mismatch(Value):
     worst: tuple[WrongElement, ...] = ()
     pattern: Pattern | None = None
     hint: str = ""
-    """Sentence that names the part of the kernel to inspect."""
+    """Sentence on the part of the kernel to inspect."""
     max_error: Number | None = None
     """Largest absolute difference from the float64 reference."""
     error_ratio: Number | None = None
@@ -214,7 +214,7 @@ class Failed(Exception):
 class InfrastructureError(RuntimeError):
     """Trouble of the machine, not of the candidate: a busy GPU, a dead driver, a full disk.
 
-    Never a reward. The message is a single line that says what to do.
+    Never a reward. The message is a single line of advice.
     """
 
     bad_input = False
@@ -277,7 +277,7 @@ class LayoutCheck(Value):
     """Call of a candidate on inputs with another memory layout than the problem's."""
 
     layouts: dict[str, str] = {}
-    """`input 0 (x)` -> `transposed (strides (1, 64))`, for each input that lies otherwise."""
+    """`input 0 (x)` -> `transposed (strides (1, 64))`, for each input with another layout."""
     outcome: SizeOutcome = SizeOutcome.RIGHT
     """RIGHT, WRONG, OUTSIDE_CONTRACT if the host code raises, REFUSED, or UNUSED without a
     result.

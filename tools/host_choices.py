@@ -14,7 +14,7 @@ class HostChoice(Value):
     text: str
     never: str
     """Missing outcome: `true`, `false`, `another value`, `handled`, `without an exception` or
-    `taken`; `varied` for a value that the host code reads from its surroundings."""
+    `taken`; `varied` for a value read from the surroundings."""
 
     @property
     def description(self) -> str:

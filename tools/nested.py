@@ -30,7 +30,7 @@ def tensors_of(value: object, wrapped_in: str = "") -> list[Any]:
 
 
 def tensors_of_model(model: torch.nn.Module) -> list[Any]:
-    """Returns the parameters and buffers of a model, and the tensors that its modules hold as plain attributes."""
+    """Returns the parameters and buffers of a model, and tensors in plain attributes of its modules."""
     import torch
 
     held = [
@@ -65,7 +65,7 @@ def take_apart(arguments: Sequence[Any]) -> tuple[list[Any], Form]:
 
 
 def put_together(form: Form, leaves: Sequence[Any]) -> Any:
-    """The inverse of `take_apart`, in lists and dictionaries that nobody else holds."""
+    """Inverts `take_apart`, with new lists and dictionaries."""
     if isinstance(form, dict):
         return {key: put_together(item, leaves) for key, item in form.items()}
     if isinstance(form, list | tuple):

@@ -24,7 +24,7 @@ class Options(Value):
     targets: tuple[str, ...] = (TRACE_TARGET,)
     """The first decides; the others make the portability matrix.
 
-    None: nothing is compiled on a CPU (rollouts that the interpreter judges).
+    None: nothing is compiled on a CPU (rollouts judged by the interpreter).
     """
     own_work: str = "strict"
     profile: bool = True

@@ -44,14 +44,14 @@ Numbers = tuple[tuple[int, int], ...]
 """Marks in a template, and the numbers which replace them."""
 MAX_REMEMBERED_TEXTS = 1024
 _filled: OrderedDict[str, tuple[str, Numbers]] = OrderedDict()
-"""Texts that were made from templates."""
+"""Texts made from templates."""
 _filling = threading.Lock()
 _TAKE_NUMBERS = (ast.Assign, ast.AnnAssign, ast.Call, ast.keyword, ast.Return)
 """Nodes in which an integer may appear so that the compiler computes nothing with it."""
 
 
 def note_template(text: str, template: str, numbers: Numbers) -> None:
-    """Notes that a text is a template with numbers in the places of its marks, which are integers, too."""
+    """Registers a text as a template with numbers in place of its integer marks."""
     with _filling:
         _filled[text] = template, numbers
         while len(_filled) > MAX_REMEMBERED_TEXTS:

@@ -26,7 +26,7 @@ from kernelwright.tools.reference_integers import (
 
 
 class ProblemError(ValueError):
-    """The reference cannot be used. The message is a single line that says what to do."""
+    """The reference cannot be used. The message is a single line of advice."""
 
 
 class Problem(BaseModel):
@@ -221,7 +221,7 @@ def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
 
 @lru_cache(maxsize=512)
 def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The text with a long number that occurs nowhere else in the place of each size, and these numbers."""
+    """Returns the text with a unique long number in place of each size, and these numbers."""
     first = next(n for n in (10**k for k in range(30, 200)) if str(n)[:-4] not in source)
     marks = {name: first + index for index, name in enumerate(names)}
     return tuple(map(str, marks.values())), with_integers(source, marks)

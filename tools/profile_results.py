@@ -25,7 +25,7 @@ class TimingMethod(StrEnum):
 
 
 class MixedTimings(ValueError):
-    """Two times were to be divided by each other that were not taken by the same method."""
+    """Raised for the ratio of two times measured by different methods."""
 
     def __init__(self, baseline: Timing, candidate: Timing) -> None:
         methods = " and ".join(
@@ -92,7 +92,7 @@ class Clocks(Value):
 
 
 class Neighbour(Value):
-    """Another GPU of this machine that was at work while a candidate was timed."""
+    """Another GPU of this machine in use while a candidate was timed."""
 
     uuid: str
     name: str
@@ -148,7 +148,7 @@ class ProfileResult(Value):
     """
     eager_beside_compiled: Timing | None = None
     """Eager's time, measured alternately with `compiled` in the compiling process. The ratio of
-    the two carries over to this profile's own `eager`, so that a baseline from another day still
+    the two carries over to this profile's own `eager`, for which a baseline from another day still
     compares.
     """
     speedup: Number | None = None
@@ -201,7 +201,7 @@ class ProfileResult(Value):
     ncu: dict[str, Number] = {}
     clocks: Clocks | None = None
     neighbours: tuple[Neighbour, ...] = ()
-    """Other GPUs of the machine that were at work meanwhile: they share its power, its heat and its links."""
+    """Other GPUs of the machine in use meanwhile: they share its power, heat and links."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

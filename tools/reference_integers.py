@@ -17,7 +17,7 @@ from typing import TypeGuard
 from kernelwright.bindings import function_at_top
 
 CPU_SIZES = "CPU_SIZES"
-"""Module-level dict in a reference: the integers that the CPU rungs use instead, such as {"batch_size": 4}."""
+"""Module-level dict in a reference: integers used by the CPU rungs instead, such as {"batch_size": 4}."""
 TENSOR_FACTORIES = frozenset({"rand", "randn", "zeros", "ones", "empty"})
 """Functions of torch whose arguments are extents, separately or in a tuple."""
 SINGLE_EXTENT_FACTORIES = frozenset({"arange", "randperm"})
@@ -39,7 +39,7 @@ ELEMENTWISE = frozenset(
 )
 """Methods whose result has the shape of the tensor."""
 MAX_EXPRESSION_BITS = 63
-"""Longest integer that arithmetic may come to, in bits without the sign; literals are taken as they are written."""
+"""Maximum size of an integer from arithmetic, in bits without the sign; literals are taken as they are written."""
 
 
 def assigned_name(node: ast.stmt) -> str | None:

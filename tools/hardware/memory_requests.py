@@ -2,7 +2,7 @@
 of this machine.
 
 A request is a file beside the lease's file (tools/hardware/lease.py), locked while valid: the
-operating system ends the request of a process that dies. A process which has freed its memory
+operating system ends the request of a dying process. A process which has freed its memory
 adds a byte to the file.
 """
 
@@ -46,7 +46,7 @@ def request_file(gpu: str) -> Path:
 
 
 def make_lock_files(gpu: str) -> list[Path]:
-    """Makes the files that the processes which measure on a GPU share, and returns their paths."""
+    """Creates the files shared by processes measuring on a GPU; returns their paths."""
     locks = [lock_file(gpu), timing_file(gpu)]
     files = [*locks, *map(entrance_file, locks), request_file(gpu)]
     for file in files:
@@ -81,7 +81,7 @@ def requested_memory(gpu: str) -> MemoryRequest | None:
 
 
 def answer_memory_request(gpu: str) -> None:
-    """Notes that this process has freed all memory that it could."""
+    """Records this process as having freed all memory it can."""
     handle = os.open(request_file(gpu), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.write(handle, b".")

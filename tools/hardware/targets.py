@@ -129,7 +129,7 @@ def parse_target(name: str) -> Target:
     """Parses a target such as "sm_90", "90", "9.0", "sm90a", "h200", "NVIDIA H100 80GB HBM3",
     "mi300x", "gfx942".
 
-    Raises: ValueError, with a line that lists the known targets.
+    Raises: ValueError, with a list of the known targets.
     """
     words = re.findall(r"[a-z0-9.]+", name.lower().replace("_", ""))
     for length in (3, 2, 1):  # `RTX PRO 6000 Blackwell` is not any Blackwell

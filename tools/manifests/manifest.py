@@ -1,4 +1,4 @@
-"""Trivial and wrong answers that pass a problem's checks, measured once and stored by the
+"""Trivial and wrong answers passing a problem's checks, measured once and stored by the
 problem's hash (docs/explanation/trust.md, check 5).
 
 Facts only: numbers, flags, the problem's name and hash.
@@ -56,7 +56,7 @@ class Manifest(Value):
     argument.
     """
     tried: int = 0
-    """Number of wrong answers that were tried."""
+    """Number of wrong answers tried."""
     random: bool = False
     """The reference's output depends on the generator: live dropout."""
     finite: bool = True
@@ -83,14 +83,14 @@ class Manifest(Value):
 
     @property
     def degenerate_kb(self) -> tuple[str, ...]:
-        """Answers that need no input of this call and pass KernelBench's own rule for fp32."""
+        """Answers independent of this call's inputs which pass KernelBench's own rule for fp32."""
         return tuple(
             name for name in TRIVIAL_ANSWERS if name in self.passing and self.passing[name].kb_fp32
         )
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """Calls and inputs' identities that make no difference on the problem's own inputs, by
+        """Calls and inputs' identities without influence on the problem's own inputs, by
         KernelBench's rule for fp32.
         """
         return tuple(
@@ -134,7 +134,7 @@ def read_manifests(path: Path) -> list[Manifest]:
 
 
 def write_manifests(manifests: list[Manifest], path: Path) -> None:
-    """Writes a problem per line, without defaults, so that a changed problem is a changed line."""
+    """Writes a problem per line, without defaults, for line-wise comparison."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps(m.model_dump(mode="json", exclude_defaults=True), sort_keys=True)

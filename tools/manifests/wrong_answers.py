@@ -102,7 +102,7 @@ class Trial:
         return self.reference.run(model or self.model, arguments, self.rng)
 
     def perturbed(self) -> list[Any]:
-        """The reference's outputs for inputs that differ by about a rounding."""
+        """The reference's outputs for inputs changed by about a rounding."""
         return self.again(inputs=perturb(self.inputs, self.rng))
 
     @property
@@ -185,7 +185,7 @@ def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]]
 
 
 def wrong_answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, WrongAnswer]]:
-    """Yields every wrong answer except those that leave out a call.
+    """Yields every wrong answer except those with an omitted call.
 
     first: the trial from which constants are taken, to be tried on another. fresh: a model of
     other weights.
@@ -252,7 +252,7 @@ def _without_call(call_number: int) -> WrongAnswer:
 
 
 def find_droppable_calls(trial: Trial) -> dict[str, int]:
-    """Calls of the forward pass that return a tensor of their first tensor's shape and dtype:
+    """Calls of the forward pass returning a tensor of their first tensor's shape and dtype:
     `relu_3` to its place among all calls. At most 64, spread.
     """
     droppable: dict[str, int] = {}
@@ -267,7 +267,7 @@ def _watch_calls(
     target: int | None, droppable: dict[str, int], state: Set[int] = frozenset()
 ) -> Any:
     """Returns a mode in which the call at `target` returns its first tensor; `droppable` collects
-    the calls which could, except calls that count in a buffer of the model.
+    the calls which could, except calls counting in a buffer of the model.
     """
     import torch
     from torch.overrides import TorchFunctionMode

@@ -1,1 +1,1 @@
-"""ATen operators by kind, and modes that see each operator that torch dispatches."""
+"""ATen operators by kind, and dispatch modes observing them."""

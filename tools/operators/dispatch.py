@@ -38,7 +38,7 @@ _SETS: dict[str, Callable[..., bool]] = {
 accepts.
 """
 _WRAPPED = ("f", "fn")
-"""Names by which torch's wrappers refer to the function that they wrap."""
+"""Names by which torch's wrappers refer to the wrapped function."""
 
 
 def without_dynamo(cls: Mode) -> Mode:
@@ -197,7 +197,7 @@ def _plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
 
 @functools.cache
 def _arithmetic_types() -> tuple[Any, ...]:
-    """Floating types that torch computes in: those of eight bits are only converted."""
+    """Floating types of torch's arithmetic: eight-bit types are only converted."""
     import torch
 
     return torch.float32, torch.float16, torch.bfloat16, torch.float64
@@ -237,7 +237,7 @@ def _draw(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _set(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fits: Callable[..., bool]) -> Any:
-    """The tensor itself, whose values are set by plain numbers that fit."""
+    """Returns the tensor itself, with values set by plain, fitting numbers."""
     import torch
 
     tensor, *numbers = args

@@ -64,7 +64,7 @@ COPYING_OPERATORS = frozenset(
         "split_with_sizes_copy",
     ]
 )
-"""Operators that move elements and change none (a change of dtype rounds them)."""
+"""Operators moving elements unchanged (except for rounding by a change of dtype)."""
 VIEWING_OPERATORS = frozenset(
     [
         "_reshape_alias.default",
@@ -101,14 +101,14 @@ Python's other views (`narrow`, `mT`, `chunk`, `reshape`) reach a tape as these.
 an operand compute (`_conj`, `_neg_view`), or were never recorded: only a forged trace names them.
 """
 SEARCHES = frozenset({"bucketize", "searchsorted"})
-"""Operators that need a sorted operand."""
+"""Operators on a sorted operand."""
 SORTS = frozenset({"argsort", "msort", "sort"})
 PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "dot", "mm", "mv"})
-"""Operators that multiply matrices or vectors."""
+"""Products of matrices or vectors."""
 EXPONENTIALS = frozenset(
     {"_log_softmax", "_safe_softmax", "_softmax", "exp", "exp2", "logaddexp", "logsumexp"}
 )
-"""Operators that exponentiate their operand."""
+"""Exponentials of an operand."""
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE_OPERATORS = frozenset(
     {
@@ -244,7 +244,7 @@ class _Counter(TorchDispatchMode):
 
 
 def count_operations(call: Callable[[], object]) -> OperationCounts:
-    """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
+    """Returns the operations of `call` in torch, counted like a candidate's."""
     with _Counter() as counter:
         call()
     return OperationCounts(
@@ -257,7 +257,7 @@ def count_operations(call: Callable[[], object]) -> OperationCounts:
 
 
 def sorted_inputs(inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Places of floating inputs that never fall along their last dimension, and somewhere rise."""
+    """Indices of floating inputs nondecreasing, and not constant, along their last dimension."""
     import torch
 
     floating = {

@@ -30,7 +30,7 @@ wgmma and mma with .tf32).
 """
 CHANCE_SEED = 1910
 MAX_RELATIVE_ERROR = 0.05
-"""Of eager's rows, in draws that go as far as the reference's own arithmetic carries."""
+"""Of eager's rows, in draws up to the limits of the reference's own arithmetic."""
 FLOAT64_MEMORY_DIVISOR = 16
 """Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
 
@@ -81,7 +81,7 @@ def widen_attributes(model: torch.nn.Module) -> None:
 
 
 def draws_in_float32() -> Any:
-    """A mode in which tensors that a forward pass makes of nothing come as float32 and are
+    """A mode in which tensors created by a forward pass are made in float32 and
     widened, and dropout takes float32's mask.
     """
     return _widening()()

@@ -41,7 +41,7 @@ has 60,000.
 """
 
 TEXT_NAME = "<reference>"
-"""The file name of a text that is run here."""
+"""File name of an executed text."""
 _NUMBERS = itertools.count()
 
 
@@ -118,7 +118,7 @@ def _measure_cost(problem: Problem, counted: Any) -> ReferenceCost:
 
 
 def count_held_elements(problem: Problem) -> int:
-    """Elements of inputs and weights, for a reference that does not run without data."""
+    """Elements of inputs and weights, for a reference requiring data."""
 
     with load_for_dry_run(problem.source, "meta") as module, without_data():
         model = module.Model(*module.get_init_inputs())
@@ -263,7 +263,7 @@ def _counter() -> Any:
 
 
 def _meta_answers() -> dict[Any, Callable[..., Any]]:
-    """Returns results of operators on meta tensors that torch takes milliseconds for (a batch
+    """Returns results of operators on meta tensors, slow in torch (a batch
     norm 5 ms), or refuses without data.
     """
     import torch

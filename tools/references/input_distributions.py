@@ -78,9 +78,9 @@ class Draw(StrEnum):
     and 3, and a 64th a hundred times as large.
     """
     NEGATIVE = "negative"
-    """Every value below zero: a maximum that starts at zero shows."""
+    """Every value below zero: exposes a maximum started at zero."""
     TINY = "tiny"
-    """A ten-thousandth of the size: an epsilon that is left out or misplaced shows."""
+    """A ten-thousandth of the size: exposes an omitted or misplaced epsilon."""
     ZERO_ROWS = "zero_rows"
     """A sixteenth of the values is zero, and every third row (along the last dimension) entirely.
     """
@@ -100,7 +100,7 @@ class Draw(StrEnum):
     first's value, a value near it, or its negative.
     """
     SEARCHED = "searched"
-    """Numbers are put or rows scaled so that comparisons of the candidate's kernels turn (searched_draws.py)."""
+    """Numbers placed, or rows scaled, to change comparisons of the candidate's kernels (searched_draws.py)."""
     REDRAWN = "redrawn"
     """The problem's own draw, except that inputs equal in every draw are drawn again from their
     carrier (redrawing/carriers.py).
@@ -108,7 +108,7 @@ class Draw(StrEnum):
     ISOLATED = "isolated"
     """Zeros, but for a few numbers of each row (redrawing/isolation.py)."""
     INDEX_ENDS = "index_ends"
-    """The problem's own numbers, with integers that reach both ends of the range they index
+    """The problem's own numbers, with integers at both ends of their index range
     (redrawing/index_ends.py).
     """
     MIXED_ROWS = "mixed_rows"
@@ -154,9 +154,9 @@ RELATIVE_OFFSETS = (
     0.25,
     -0.25,
 )
-"""Relative distances of values from a number that a kernel compares with."""
+"""Relative distances of values from a threshold of a kernel."""
 NEAR_OFFSETS = 6
-"""The first so many of RELATIVE_OFFSETS say how far two values that meet are apart."""
+"""Number of leading RELATIVE_OFFSETS used as distances of meeting values."""
 SCALE_LIMITS = (50, 24, 12)
 """Largest exponents of the draw `scaled`. Squares stay finite in float32: eager's
 `std` sums in float64 on a CPU, and kernels need not.
@@ -170,7 +170,7 @@ MAX_MEETING_PAIRS = 8
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
 """Draws for problems with two tensors of one form."""
 DRAWN_ELSEWHERE = (Draw.REDRAWN, Draw.SEARCHED, Draw.EXPONENTS)
-"""Draws that need the reference, and are drawn in tools/expected."""
+"""Draws requiring the reference, made in tools/expected."""
 WITH_NAN = (Draw.NAN, Draw.NEGATIVE_NAN)
 WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE, Draw.MINUS_INFINITE_ROWS)
 """Draws compared only for outputs which are a number or an infinity."""
@@ -182,7 +182,7 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
     """Maps the floating and complex tensors of an own draw in place. Whole numbers stay, and
     booleans in most draws.
 
-    limit: of a draw in LIMITS, its largest exponent; of one that takes several calls, the part.
+    limit: of a draw in LIMITS, its largest exponent; of a draw in several calls, the part.
     """
     import torch
 
@@ -409,7 +409,7 @@ def _fill_rows_with_minus_infinity(tensors: list[Any]) -> None:
 
 
 def _largest(tensors: list[Any]) -> list[Any]:
-    """Returns the contiguous tensors with the most elements that say nothing twice."""
+    """Returns the contiguous tensors with the most elements, without repetitions."""
     fitting = [t for t in tensors if t.itemsize > 1 and t.is_contiguous() and not repeats_itself(t)]
     most = max((t.numel() for t in fitting), default=0)
     return [t for t in fitting if t.numel() == most]
@@ -426,7 +426,7 @@ _WHOLE_INPUTS: dict[Draw, Callable[[list[Any]], None]] = {
     Draw.SUBNORMAL: _make_largest_subnormal,
     Draw.MINUS_INFINITE_ROWS: _fill_rows_with_minus_infinity,
 }
-"""Draws that change whole rows, and not element by element."""
+"""Draws changing whole rows instead of elements."""
 WITHOUT_COMPLEX = (*WITH_NAN, *WITH_INFINITIES, Draw.SUBNORMAL)
 """Draws which leave complex numbers unchanged: torch's own operators disagree on infinite parts."""
 

@@ -52,7 +52,7 @@ class TensorSpec(Value):
     """Role of the tensor: parameter, buffer or output."""
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    """torch's name without "torch."; "none" for an output that is no tensor."""
+    """torch's name without "torch."; "none" for an output other than a tensor."""
 
 
 class InputSpec(Value):
@@ -73,15 +73,15 @@ class InputSpec(Value):
     bytes: int = 0
     """Bytes of inputs and weights together."""
     sizes: dict[str, int] = {}
-    """Module-level integers that were replaced."""
+    """Replaced module-level integers."""
     tensors: str = "meta"
-    """The device that the reference was run on: meta (any size, in milliseconds) or cpu."""
+    """Device of the reference's run: meta (any size, in milliseconds) or cpu."""
     problem: Problem | None = Field(default=None, exclude=True, repr=False)
     """The described problem; not part of the message."""
 
     @property
     def output_bytes(self) -> int:
-        """Bytes of all outputs that are tensors."""
+        """Total size of the output tensors in bytes."""
         import torch
 
         tensor_outputs = [o for o in self.outputs if o.dtype != "none"]
@@ -107,7 +107,7 @@ def input_spec(
 def _spec(
     problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool = False
 ) -> InputSpec:
-    """Runs the reference on `meta`; a reference that needs values on a CPU, at small sizes if
+    """Runs the reference on `meta`; a reference requiring values on a CPU, at small sizes if
     available.
     """
     import torch
@@ -238,7 +238,7 @@ need positive values, or an invertible matrix.
 
 
 class _Ranges:
-    """The bounds that integers on `meta` were drawn with."""
+    """Bounds of the integers drawn on `meta`."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[Any, int, int]] = []
@@ -253,7 +253,7 @@ class _Ranges:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Notes the bounds of all integers that are drawn inside the block."""
+        """Records the bounds of all integers drawn inside the block."""
         with _watch()(self._ranges):
             yield
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_ELEMENTS_TRIED_ON_CPU = 1 << 22
-"""Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
+"""Maximum number of integer elements for a trial run on a CPU before large ones are used on a GPU."""
 LARGEST_POWER = float(1 << 14)
 """Largest power of two in the draw `infinite` if products of inputs are exponentiated: scores
 stay under 2^31.
@@ -203,7 +203,7 @@ def drawn_buffers(reference: Reference, model: torch.nn.Module, seed: int) -> di
 
 
 def running_statistics(model: torch.nn.Module) -> dict[str, Any]:
-    """Means and variances that the normalisations of a model keep, by their names among its
+    """Means and variances in the normalisations of a model, by their names among its
     buffers. Other buffers (tables, masks) may be constants of the problem, which a candidate
     works out by itself.
     """

@@ -31,7 +31,7 @@ GATHERING_OPERATORS = {
     "embedding_bag",
     "_embedding_bag",
 }
-"""Ops that read as much of their table as they return."""
+"""Ops reading as much of their table as they return."""
 COPYING_OPERATORS = {
     "clone", "copy_", "copy", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "ones",
     "ones_like", "full", "full_like",
@@ -67,20 +67,20 @@ class OperatorTally:
 
     products: list[Product] = field(default_factory=list)
     elementwise: int = 0
-    """Operations of everything that is not a product."""
+    """Operations other than products."""
     plain: bool = True
     """Whether there are only element-wise operators, views and copies beside the products."""
     pieces: dict[int, dict[tuple[Any, ...], int]] = field(default_factory=dict)
     """Storage to the pieces of it that are read: (offset, shape, stride) to bytes."""
     shares: dict[int, float] = field(default_factory=dict)
-    """Storages which may be read only partly, with the share that is certainly read: 0 through an
+    """Storages which may be read only partly, with the share certainly read: 0 through an
     index, 0.5 through a strided window.
     """
     ops: dict[str, int] = field(default_factory=dict)
     """Number of calls by operator."""
 
     def bytes_read(self, tensor: Tensor) -> int:
-        """Bytes of the tensor's storage that some op reads; each piece once, and never more than the whole."""
+        """Bytes of the tensor's storage read by some op; each piece once, and never more than the whole."""
         return min(
             sum(self.pieces.get(storage_of(tensor), {}).values()),
             tensor.numel() * tensor.element_size(),

@@ -54,7 +54,7 @@ class Reference:
         self.problem = problem
         self.device = device
         self.changing: frozenset[str] | None = None
-        """Names of the buffers that forward changes; None until the first run has told."""
+        """Names of buffers changed by forward; None before the first run."""
         self.updated: tuple[str, ...] = ()
         """Changed buffers which keep shape and type, in order: their content after a call is part
         of the answer.

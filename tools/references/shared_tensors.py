@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 MARGIN_BYTES = 1 << 18
-"""Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
+"""Bytes before and after each tensor: a smaller access past the end is detected, not fatal."""
 _ALIGN = 512
 MAX_BYTES_KEPT_ON_CPU = 1 << 28
 """Maximum bytes kept for reuse by a judge on a CPU, which maps new memory cheaply."""
@@ -246,7 +246,7 @@ class Buffers:
 
     @property
     def waiting(self) -> int:
-        """Bytes that are kept and not handed out."""
+        """Bytes cached and not handed out."""
         return sum(size * len(blocks) for size, blocks in self._free.items())
 
     def trim(self, keep: int = 0) -> None:
@@ -265,7 +265,7 @@ class Buffers:
                 os.close(fd)
 
     def _free_on_gpu(self, surplus: Sequence[tuple[int, Any]]) -> None:
-        """Frees allocations that neither the device nor the other process uses any more; the others go on waiting."""
+        """Frees allocations unused by the device and the other process; others stay cached."""
         import torch
 
         torch.cuda.synchronize(self.device)

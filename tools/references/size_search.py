@@ -31,9 +31,9 @@ from kernelwright.tools.references.dry_run import (
 )
 
 MAX_SHRUNK_ELEMENTS = 1 << 18
-"""Elements of inputs, outputs and weights together that shrunk shapes should stay under."""
+"""Target maximum of elements in inputs, outputs and weights of reduced shapes."""
 MAX_SHRUNK_OPERATIONS = 50_000_000
-"""Operations per call that reduced sizes should stay under."""
+"""Target maximum of operations per call at reduced sizes."""
 MAX_INTERPRETED_WEIGHTS = 1 << 22
 """Maximum number of weight elements at which a reference with few inputs and operations is
 interpreted."""
@@ -56,7 +56,7 @@ NAMES_LEFT_ALONE = re.compile(r"kernel|stride|padding|dilation|pool")
 MAX_ROUNDS = 4
 """Each halves the goals, as long as the whole is too large."""
 USUAL_SPLITS = (2, 3, 4, 8, 16, 32, 64)
-"""Numbers of heads, groups and patches that sizes are often multiples of."""
+"""Usual numbers of heads, groups and patches, as divisors of sizes."""
 BOUND_SIZE_DIVISORS = (8, 4, 2)
 """Common divisors tried for two dependent sizes."""
 
@@ -256,7 +256,7 @@ def _read_by_model(source: str) -> set[str]:
 
 
 def goal_of(value: int) -> int:
-    """Returns the small value that an integer of the reference is to be brought down to."""
+    """Returns the small target value of an integer of the reference."""
     return next((goal for most, goal in GOAL_SIZES if value <= most), MAX_GOAL)
 
 

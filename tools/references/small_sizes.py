@@ -28,7 +28,7 @@ from kernelwright.tools.references.size_search import (
 from kernelwright.tools.report import Value
 
 MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
-"""Elements and operations up to which a reference that stays too large is run for real."""
+"""Maximum elements and operations for a real run of a reference above the targets."""
 OWN_SIZES_ARE_SMALL = "at the problem's own sizes, which are small enough to be interpreted"
 GOAL_FACTORS = (1, 2, 4)
 """Factors of larger goals, tried if the outputs are constant: a norm over a single element, a
@@ -55,7 +55,7 @@ class SmallSizes(Value):
     fits: bool = True
     """False if still too large for the interpreter, or not running."""
     flat: bool = False
-    """Every output is constant at these sizes, so that they tell little."""
+    """Every output is constant at these sizes, which then show little."""
 
 
 def shrink(problem: Problem) -> SmallSizes:

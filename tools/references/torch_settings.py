@@ -44,7 +44,7 @@ class _NoOutput(io.TextIOBase):
     """Text file which discards everything written."""
 
     def write(self, text: str, /) -> int:
-        """Returns the number of characters, as a file does that took them."""
+        """Returns the number of characters, like a file."""
         return len(text)
 
 
@@ -167,7 +167,7 @@ class _Modes:
 def single_threaded() -> Iterator[None]:
     """Makes torch use no additional threads in this thread until the block ends.
 
-    OpenMP stores the number for each thread, so that other threads are not affected.
+    OpenMP stores the number for each thread, without effect on other threads.
     """
     import torch
 
@@ -218,7 +218,7 @@ def _names() -> tuple[str, ...]:
 
 @functools.cache
 def _settings() -> tuple[_Setting, ...]:
-    """Yields every setting that this torch has."""
+    """Yields every setting of this torch."""
     return (*_precisions(), *_libraries(), *_autocasts(), *_modes())
 
 
@@ -254,7 +254,7 @@ def _write_reduction(name: str, held: object) -> None:
 
 
 def _libraries() -> Iterator[_Setting]:
-    """Returns the settings that choose a library's algorithms."""
+    """Returns settings of a library's algorithms."""
     import torch
 
     cudnn = torch.backends.cudnn

@@ -16,7 +16,7 @@ class BuffersAsTheyWere:
     """The contents of a model's buffers at the time of construction, to restore after calls outside of a verdict."""
 
     def __init__(self, model: torch.nn.Module, names: Collection[str]) -> None:
-        """names: the buffers that forward changes, as `Reference.changing`."""
+        """names: buffers changed by forward, as `Reference.changing`."""
         self._model = model
         named = model.named_buffers(remove_duplicate=False)
         self._held = [(n, b, b.clone()) for n, b in named if n in names]

@@ -1,4 +1,4 @@
-"""Bit patterns that visit every exponent with both signs, for functions that compute each element by itself.
+"""Bit patterns of every exponent with both signs, for elementwise functions.
 
 A function may be wrong in one octave alone, in its tail, or on subnormal numbers. Elements are independent of one
 another there, so one call can hold a number of each octave: of a type of 16 bits all 65,536 patterns are drawn, of a
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 PATTERNS_OF_16_BITS = 1 << 16
 PATTERN_STRIDE = 40503
-"""Odd, so that its multiples visit every pattern of 16 bits, and any few thousand of them each exponent."""
+"""Odd: its multiples visit every 16-bit pattern, and any few thousand of them each exponent."""
 MANTISSAS = 4
 """Minimum number of mantissas drawn per exponent and sign, if there is room."""
 TYPES_OF_BITS = {2: "int16", 4: "int32", 8: "int64"}
 
 
 def parts_of_every_exponent(tensor: torch.Tensor) -> int:
-    """Returns how many calls visit every pattern that `every_exponent` has for a tensor of this type and size."""
+    """Returns the number of calls for all patterns of `every_exponent` in this type and size."""
     if tensor.itemsize == 2:
         patterns = PATTERNS_OF_16_BITS
     else:

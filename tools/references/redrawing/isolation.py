@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 ELEMENTS_OF_A_SUM, ELEMENTS_OF_A_MAXIMUM = 6, 2
-"""Elements of a row that decide, at most a quarter of the row but never fewer than two."""
+"""Decisive elements of a row, at most a quarter of the row but never fewer than two."""
 FIRST_BLOCK_EDGE, LAST_BLOCK_EDGE = 16, 1 << 14
 """Powers of two between these are block edges: the element before an edge and the element at the
 edge decide in turn."""
@@ -44,12 +44,12 @@ one side, and drift."""
 
 
 def scatter(numbers: torch.Tensor) -> torch.Tensor:
-    """Returns a number below 2^31 for each whole number, so that neighbours lie far apart (multiplicative hashing)."""
+    """Returns a number below 2^31 for each integer, far apart for neighbours (multiplicative hashing)."""
     return (numbers * 2654435761 + 40503) % 2147483647
 
 
 def deciding_elements(tensor: torch.Tensor, per_row: int = ELEMENTS_OF_A_SUM) -> torch.Tensor:
-    """Returns a mask of the elements that decide: a few in each row, and the last three of the tensor."""
+    """Returns a mask of decisive elements: a few in each row, and the last three of the tensor."""
     import torch
 
     columns = tensor.shape[-1]
@@ -105,7 +105,7 @@ def repeats_itself(tensor: torch.Tensor) -> bool:
 
 
 def isolate_largest(tensors: Sequence[torch.Tensor], filling: float) -> None:
-    """Isolates elements of the tensors that have the most elements, in place. The others stay: the few elements of
+    """Isolates elements of the tensors with the most elements, in place. The others stay: the few elements of
     several tensors of different forms seldom meet.
     """
     wide = [

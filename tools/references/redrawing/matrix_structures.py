@@ -62,7 +62,7 @@ def _rank_one(matrix: Any) -> Any:
 
 
 def _equal_halves(matrix: Any) -> Any:
-    """Rows of the second half that repeat those of the first half."""
+    """Repeats the rows of the first half in the second half."""
     half = (matrix.shape[-2] + 1) // 2
     return matrix[..., _range(matrix, -2) % half, :]
 
@@ -74,7 +74,7 @@ def _flat_places(matrix: Any) -> Any:
 
 
 def _few_bits(matrix: Any) -> Any:
-    """Numbers that bfloat16 holds: eight significant bits."""
+    """Rounds to bfloat16 numbers: eight significant bits."""
     import torch
 
     return matrix.to(torch.bfloat16).to(matrix.dtype)
@@ -126,7 +126,7 @@ WITH_ZEROS: tuple[MatrixStructure, ...] = (
 OF_BOTH_SIGNS: tuple[MatrixStructure, ...] = (_rank_one, _proportional_rows)
 ALL: tuple[MatrixStructure, ...] = (*WITH_ZEROS, *WITHIN_THE_DOMAIN, *OF_BOTH_SIGNS, structured)
 PARTS = len(ALL)
-"""Calls that show every structure."""
+"""Number of calls for every structure."""
 
 
 def _one_number(vector: Any) -> Any:

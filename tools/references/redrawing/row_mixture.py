@@ -1,4 +1,4 @@
-"""Draws whose rows take turns between several kinds of numbers, so that one call of a kernel shows all of them.
+"""Draws whose rows alternate between several kinds of numbers, to show all of them in a call.
 
 Most kernels work row by row: a row of zeros with six numbers tells there as much beside other rows as in a draw of its
 own. A sum over all rows hides it, so the sizes of a problem take turns between this draw and pure ones.

@@ -25,7 +25,7 @@ REPETITIONS = (2, 4, 8)
 DISTINCT_NUMBERS = 3
 """Different numbers of a row of few."""
 WHOLE_NUMBER_SCALE = 4.0
-"""The mean magnitude of rows that are rounded to whole numbers."""
+"""Mean magnitude of rows rounded to integers."""
 UNCHANGED = 4
 """One row in so many takes a single structure."""
 LIKE_THE_ROW_BEFORE = 7
@@ -33,7 +33,7 @@ LIKE_THE_ROW_BEFORE = 7
 different structures are replaced."""
 
 Structure = Callable[[Any, Any], Any]
-"""Takes rows, (rows, columns), and a whole number for each element that is scattered over the tensor."""
+"""Takes rows, (rows, columns), and a scattered integer for each element."""
 
 
 def _sorted(rows: Any, scattered: Any) -> Any:
@@ -121,7 +121,7 @@ WITHIN_THE_DOMAIN: tuple[Structure, ...] = (
 OF_BOTH_SIGNS: tuple[Structure, ...] = (
     _of_one_magnitude, _alternating, _whole, _of_a_relu, _one_hot, _with_a_block_of_zeros, _cumulated,
 )  # fmt: skip
-"""Structures for rows that hold numbers of both signs."""
+"""Structures for rows with numbers of both signs."""
 
 
 def structured(tensor: torch.Tensor) -> torch.Tensor:
@@ -173,7 +173,7 @@ def _by_choice(rows: Any, scattered: Any, structures: Sequence[Structure], choic
 
 
 def _first_turn(rows: torch.Tensor) -> int:
-    """Returns a whole number that follows from the first number, so that other draws begin with other structures."""
+    """Returns an integer derived from the first number, to start other draws with other structures."""
     return int(float(rows.flatten()[0].abs()) * 1e4) if rows.numel() else 0
 
 

@@ -214,7 +214,7 @@ class ReadElements:
                 span.read[np.minimum(elements + step, span.read.size - 1)] = True
 
     def note_tensor(self, tensor: torch.Tensor) -> None:
-        """Notes that torch reads all elements of a tensor, which may be a view of an input."""
+        """Records a read by torch of all elements of a tensor, possibly a view of an input."""
         for flags in self._flags_of(tensor):
             _without_repeats(flags)[0].fill_(True)
 

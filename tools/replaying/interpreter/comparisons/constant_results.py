@@ -46,7 +46,7 @@ class ResultKind(Enum):
 
 
 class ObservedResult:
-    """Values of an operation in the kernel's source, on lanes that are not masked off."""
+    """Values of an operation in the kernel's source, on active lanes."""
 
     def __init__(self, sites: Sites, operation: str, kind: ResultKind) -> None:
         """Starts without values. operation: name in the builder or the language."""
@@ -54,9 +54,9 @@ class ObservedResult:
         self.operation = operation
         self.kind = kind
         self.constants: set[float] = set()
-        """Integers in the source that are operands."""
+        """Integer operands in the source."""
         self.operands: set[ObservedResult] = set()
-        """Results that this result is computed from."""
+        """Results used to compute this result."""
         self.varied_when_recorded = False
         """The kernel's record no longer observes the result, which varied before."""
         self.forget()
@@ -75,7 +75,7 @@ class ObservedResult:
         return any(operand.varied for operand in self.operands)
 
     def note(self, values: Any, live: Any) -> None:
-        """Adds the values of an evaluation. live: lanes that are not masked off; None for all
+        """Adds the values of an evaluation. live: active lanes; None for all
         lanes."""
         if self.varied or not observation.active:
             return

@@ -1,4 +1,4 @@
-"""Reductions, scans and sums of NumPy arrays in an order that a GPU might take (open_order.py)."""
+"""Reductions, scans and sums of NumPy arrays in an order possible on a GPU (open_order.py)."""
 
 from __future__ import annotations
 

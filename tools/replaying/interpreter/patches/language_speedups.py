@@ -400,4 +400,4 @@ def check_types_at_once() -> None:
 LANGUAGE_SPEEDUPS = (
     remember_shapes, unwrap_sooner, make_handles_sooner, remember_types, broadcast_by_type, check_types_at_once,
 )  # fmt: skip
-"""Changes that are made before the language is patched."""
+"""Changes made before the language is patched."""

@@ -130,7 +130,7 @@ OF_WHOLE_NUMBERS: dict[str, Function] = {
     "brev": _reversed_bits, "clz": _leading_zeros, "ffs": _first_set, "popc": _count_bits,
 }  # fmt: skip
 COUNTS = frozenset({"clz", "ffs", "popc"})
-"""Functions of whole numbers of 32 or 64 bits that give 32 bits."""
+"""Functions of 32- or 64-bit integers with 32-bit results."""
 
 
 def _table() -> dict[str, Function]:

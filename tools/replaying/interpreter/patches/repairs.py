@@ -1,4 +1,4 @@
-"""Triton's interpreter made honest, products in the precision that a GPU would use, and quicker.
+"""Corrects and speeds up Triton's interpreter: products in a GPU's precision.
 Changes the interpreter of the process for good.
 """
 
@@ -269,7 +269,7 @@ def _product_in_parts(
 
 
 def _product_in_half(a: np.ndarray, b: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """A product that a tensor core adds to float16 sums: rounded after each of its steps (mma.m16n8k16)."""
+    """Returns a product added to float16 sums by a tensor core: rounded after each step (mma.m16n8k16)."""
     for first in range(0, a.shape[-1], HALF_DOT_STEP):
         step = slice(first, first + HALF_DOT_STEP)
         sums = (sums + np.matmul(a[..., step], b[..., step, :], dtype=np.float32)).astype(
@@ -321,4 +321,4 @@ REPAIRS = (
 )
 """Repairs of operations which Triton's interpreter computes differently from a GPU."""
 INTERPRETER_SPEEDUPS = (keep_dtypes, forget_overflow, patch_permanently, raise_as_it_is)
-"""Changes of Triton's interpreter that give the same answers sooner."""
+"""Speedups of Triton's interpreter with equal results."""
