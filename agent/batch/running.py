@@ -144,8 +144,10 @@ def computes_locally(policy: str) -> bool:
 def _lanes(
     policy: Policy, settings: Settings, at_once: int, workers: int, judges_locally: bool
 ) -> Lanes:
+    # A policy in this process takes all waiting requests in one call, so one call at a time.
     capacity = 1
     if not computes_locally(settings.policy):
+        # A server or script is called by each run, up to its own limit.
         capacity = max(1, min(at_once, policy.capabilities.at_once))
     return Lanes(
         capacity,
@@ -220,6 +222,7 @@ def write_everything(
         kernels.mkdir(exist_ok=True)
         write_text(kernels / file_name, text)
     if kernels.is_dir():
+        # The folder exists only if a kernel was written.
         files.append(kernels)
     groups: dict[tuple[str, str], list[ReportedSample]] = {}
     for sample in all_samples:

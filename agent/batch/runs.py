@@ -175,6 +175,7 @@ class Batch:
                 self._give_up()
             watch(self)
 
+        # True after Ctrl-C, once every open run is paused.
         if WorkerThreads(self._next, self._do, pause).run(min(at_once, len(self._todo)), refresh):
             raise KeyboardInterrupt
         if self._trouble is not None:
@@ -186,6 +187,7 @@ class Batch:
         try:
             self._run_job(job)
         except StoreError as error:
+            # Busy: another process works on this trajectory, which is left there.
             if error.trouble is not StoreTrouble.BUSY:
                 self._stop(error)
             with self._lock:
@@ -224,6 +226,7 @@ class Batch:
     def _open_run(self, job: Job, trajectory: Trajectory) -> Run:
         settings = self._settings.with_(repeated=job.sample > 0)
         if settings.seed is not None:
+            # Equal seeds would give equal samples of a problem.
             settings = settings.with_(seed=settings.seed + SEED_STEP * job.sample)
 
         def watch(run: Run, doing: str) -> None:
@@ -272,4 +275,5 @@ class Batch:
         """Stops the batch; the first error is reported."""
         with self._lock:
             self._trouble = self._trouble or error
+        # Other runs pause: with this machine's failure as reason, or as after Ctrl-C.
         self._lanes.close(error if isinstance(error, InfrastructureError) else KeyboardInterrupt())

@@ -303,6 +303,8 @@ class PlacingPool:
             free = judge.free - chosen_judges.count(judge)
             is_unused = not judge.domain and not self._work_of(judge)
             if judge.kind is device and free > 0 and (judge.domain == domain or is_unused):
+                # A judge of this domain comes before an unused one, which could still serve any
+                # domain.
                 ranks[index] = (judge.domain == domain, free)
         return self._judges[max(ranks, key=ranks.__getitem__)] if ranks else None
 
@@ -310,6 +312,7 @@ class PlacingPool:
         """Drains a judge for each verdict kept waiting by the domains of the judges. The caller
         holds the lock.
         """
+        # Kinds of device have separate judges, so each is looked at alone.
         for device in dict.fromkeys(waiting.device for waiting in blocked):
             kin = [judge for judge in self._judges if judge.kind is device and judge.state.alive]
             domains = [waiting.domain for waiting in blocked if waiting.device is device]

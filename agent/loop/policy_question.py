@@ -62,6 +62,7 @@ class QuestionWriter:
         """
         turn = len(attempts)
         budgets = self._settings.budgets
+        # The reply must fit into the remaining budget of tokens.
         tokens_left = None if budgets.tokens is None else budgets.tokens - spent.tokens
         fields = self._prompt_fields(plan, attempts, describe_budget_left(budgets, spent))
         # A TUNE turn stores a request like every turn, so that it can be replayed.

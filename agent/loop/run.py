@@ -133,6 +133,7 @@ class Run:
             self.stop(StopReason.INFRASTRUCTURE if is_missing else StopReason.REFUSED, str(error))
         except ProblemError as error:
             self.stop(StopReason.PROBLEM, str(error))
+        # Before the next clause, because a StoreError is an InfrastructureError.
         except StoreError:
             raise
         except (InfrastructureError, OSError, MemoryError) as error:
@@ -228,6 +229,7 @@ class Run:
         try:
             completion = self._answer(request)
         except (PolicyError, AskingInterrupted) as error:
+            # Stored at once: the process may end before the next try.
             if error.paid:
                 self.store.record_paid(row.id, error.paid[0])
                 self._paid_for_nothing = sum_usages(

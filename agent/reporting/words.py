@@ -148,6 +148,7 @@ class AdaptiveTable:
             if name in self._wrapped:
                 width = min(width, max(MIN_PROSE_COLUMNS, *map(_longest_word, column)))
             least.append(width)
+        # Each column has a blank on both sides.
         spare, lacking = columns - sum(least) - 2 * len(least), sum(whole) - sum(least)
         if spare < 0:
             return None

@@ -93,6 +93,7 @@ class JudgeService:
         self._seconds = VerdictSeconds(record.recent_seconds)
         self.deletion = Deletion(record, self._lock)
         evaluator = pool.environment(pool.devices[0]).evaluator
+        # References tried by another version of the evaluator are tried again.
         pool.memory.load(record.references(evaluator))
         pool.memory.save = partial(record.keep_reference, evaluator)
         self._sequence = record.last_sequence()
@@ -363,6 +364,7 @@ class JudgeService:
             finished_columns(future.result(), score_of(future.result())) if error is None else {}
         )
         with self._lock:
+            # Charged before `remove`, which forgets the start.
             self._quotas.spend(entry.client, self._running.age(verdict_id))
             self._running.remove(verdict_id)
             try:

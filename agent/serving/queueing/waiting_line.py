@@ -87,10 +87,12 @@ class WaitingLine:
         turns = self._turns[device]
         if not turns:
             return None
+        # The first verdict of the client whose turn it is.
         entry = self._entries[next(iter(turns.values()))[0][-1]]
         if not fits(entry.domain) and not self._waited_enough(entry):
             entry = self._first_fitting(device, fits) or entry
         self.remove(entry.verdict_id)
+        # `remove` drops a client without verdicts, which then joins the end of the turns anew.
         if entry.client in turns:
             turns.move_to_end(entry.client)
         return entry
@@ -123,6 +125,8 @@ class WaitingLine:
             return None
         turns = self._turns[entry.device]
         before_own = bisect_left(turns[entry.client], entry.order)
+        # Other clients get a turn for each of this client's earlier verdicts, those before it one
+        # more.
         position, is_before = before_own + 1, 1
         for client, verdicts in turns.items():
             if client == entry.client:

@@ -97,6 +97,7 @@ class DeadlineConnection(H11Protocol):
         super().connection_made(transport)
         self._heard = self.loop.time()
         self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
+        # uvicorn has added this connection to the set already.
         if len(self.connections) > self.most_connections:
             self._longest_idle().transport.close()
 
@@ -106,6 +107,7 @@ class DeadlineConnection(H11Protocol):
         """
         answered, before, self._heard = self._answered, self.cycle, self.loop.time()
         super().data_received(data)
+        # A whole header has arrived: a request has begun.
         if self.cycle is not before:
             self._drop_deadline()
         elif answered and self._header_deadline is None:
