@@ -75,6 +75,9 @@ def sft_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
 def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
     """Yields pairs of answers to equal prompts: correct over incorrect, and clearly faster over
     slower correct answers.
+
+    Answers to a prompt are ranked and paired from both ends: correct 2.0x, correct 1.0x, incorrect
+    give one pair, the first over the last.
     """
     for same_prompt in _by_prompt(turns).values():
         # Best against worst, second best against second worst, and so on.

@@ -1,4 +1,10 @@
-"""Compares two runs over the same problems with paired tests. Pure functions."""
+"""Compares two runs over the same problems with paired tests. Pure functions.
+
+Problems on which both runs agree count as ties and do not enter the tests. Example: of seven
+problems the first run solves six and the second none: 6 wins, 0 losses, 1 tie. Sign test: p = 2 *
+(1/2)^6 = 0.031. Permutation test: of the 64 sign flips of six equal differences, 2 have a sum as
+far from 0, p = 2 / 64 = 0.031.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
-"""The alarms that stop a training, and their bounds. The last checkpoint and the log are complete
-when an alarm is raised.
+"""Alarms of a training, with their bounds. The last checkpoint and the log are complete when an
+alarm is raised.
+
+Example of a collapsed entropy: steps with 0.5, 0.1, 0.001, 0.001, 0.001, 0.001, 0.001 nats a token.
+The mean of the last five is 0.001, below the bound of 0.002, and an earlier step was above: the
+training stops.
 """
 
 from __future__ import annotations
