@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -32,6 +33,13 @@ while True:
     elif asked == "hang":
         connection.send_bytes(b"hanging")
         time.sleep(600)
+    elif asked == "loop without an exit":
+        def forbidden(*arguments):
+            raise SystemExit(arguments)
+        os._exit = time.sleep = os.getppid = forbidden
+        connection.send_bytes(b"looping")
+        while True:
+            pass
     elif asked == "child":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         connection.send_bytes(str(child.pid).encode())
@@ -162,20 +170,26 @@ def test_nobody_who_forgot_it_leaves_it_behind(module):
     assert is_gone(pid)
 
 
-def test_a_worker_at_work_ends_with_a_parent_that_is_killed(module, monkeypatch):
+@pytest.mark.parametrize("work", ["hang", "loop without an exit"])
+def test_a_worker_at_work_ends_with_a_parent_that_is_killed(module, work, monkeypatch):
     root = str(Path(worker_process.__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ["PYTHONPATH"]]))
     code = (
         "import time; from kernelwright.worker_process import WorkerProcess; "
-        f"worker = WorkerProcess({module!r}); worker.ask(b'hang', {WAIT_SECONDS}); print(worker.pid, flush=True); "
+        f"worker = WorkerProcess({module!r}); worker.ask({work.encode()!r}, {WAIT_SECONDS}); print(worker.pid, flush=True); "
         "time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
-    parent.communicate()
-    assert is_gone(pid)
+    parent.wait()
+    parent.stdout.close()
+    try:
+        assert is_gone(pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_takes_too_long_is_ended_with_its_children(tmp_path):

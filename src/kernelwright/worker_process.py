@@ -296,14 +296,18 @@ def end_with_parent(before: Callable[[], None] = lambda: None) -> None:
     Without it a process that computes for minutes, or waits for work in a pool, outlives a parent that was killed.
     """
     parent, number = multiprocessing.parent_process(), os.getppid()
+    # Bound now: a process that runs foreign code replaces `os._exit`, and so may that code itself.
+    exit_now, parent_number, sleep = os._exit, os.getppid, time.sleep
 
     def watch() -> None:
         if parent is not None:
             parent.join()
         else:
-            while os.getppid() == number:
-                time.sleep(PARENT_WATCH_SECONDS)
-        before()
-        os._exit(1)
+            while parent_number() == number:
+                sleep(PARENT_WATCH_SECONDS)
+        try:
+            before()
+        finally:
+            exit_now(1)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
