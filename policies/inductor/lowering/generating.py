@@ -75,6 +75,7 @@ def _generated(
         nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)
+        _round_at_casts(graph)
         lowering = lowering_on_gpu()(
             graph,
             example_inputs=flat,
@@ -90,6 +91,22 @@ def _generated(
             lowering.run(*flat)
             wrapper: Any = lowering.codegen()[0]
     return str(getattr(wrapper, "value", wrapper)), dict(lowering.constants)
+
+
+def _round_at_casts(graph: torch.fx.GraphModule) -> None:
+    """Has casts to a half precision round, as in eager, although the kernel computes in fp32.
+
+    Inductor keeps half precision in fp32 registers, so that `x.to(torch.bfloat16).float()` would be
+    `x`. It rounds at nodes that torch marks for `emulate_precision_casts`; casts alone are marked
+    here, because between other operators of half precision the unrounded value is more accurate.
+    """
+    import torch
+
+    for node in graph.graph.find_nodes(
+        op="call_function", target=torch.ops.prims.convert_element_type.default
+    ):
+        if node.args[1] in (torch.bfloat16, torch.float16):
+            node.meta["low_precision_pointwise_barrier"] = True
 
 
 def _plain_output_strides(graph: torch.fx.GraphModule, traced: TracedModel) -> None:

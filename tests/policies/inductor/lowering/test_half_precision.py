@@ -136,3 +136,27 @@ def test_a_gated_layer_of_bfloat16_is_right(gated):
             Problem(name="gated", source=GATED_LAYER), gated.source, Options(seed=3, sizes=2)
         )
     assert report.correct, report.explanation
+
+
+ROUNDED = """
+import torch
+import torch.nn as nn
+rows, columns = 24, 16
+class Model(nn.Module):
+    def forward(self, x):
+        halves = x.to(torch.float16).float()
+        return torch.softmax(halves.cumsum(1).to(torch.bfloat16).float(), -1)
+def get_inputs():
+    return [torch.randn(rows, columns)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_cast_to_half_precision_rounds_as_in_eager(drafter):
+    source = draft(ROUNDED, drafter.run, mode=DraftMode.STRICT).source
+    with Evaluator(device="cpu") as evaluator:
+        report = evaluator.evaluate(
+            Problem(name="rounded", source=ROUNDED), source, Options(seed=3, sizes=1)
+        )
+    assert report.correct, report.explanation
