@@ -162,12 +162,22 @@ def _holds_integers(node: ast.AST | None) -> TypeGuard[ast.expr]:
 
 
 def _integers_within(node: ast.AST) -> Iterator[ast.expr]:
-    """Returns the largest expressions of integers only, in source order; not a lone number."""
+    """Returns the largest expressions of integers only, in source order; not a lone number, and not
+    `int(64)`, which says that 64 is no size to change (`tools.problem.pinned` writes it).
+    """
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call) and _is_pinned(child):
+            continue
         if integer(child) is not None and isinstance(child, ast.expr):
             yield child
         else:
             yield from _integers_within(child)
+
+
+def _is_pinned(call: ast.Call) -> bool:
+    """Returns whether a call is `int(64)`, of a written integer."""
+    of_int = isinstance(call.func, ast.Name) and call.func.id == "int"
+    return of_int and len(call.args) == 1 and integer(call.args[0]) is not None
 
 
 # ---------------------------------------------------------------- the names of arguments

@@ -147,12 +147,20 @@ class InterpretedRung:
     def _within_contract(
         self, candidate: TracedCandidate, selection: Selection, seed: int
     ) -> ContractSizes:
-        """Selects other sizes for a candidate whose guard raises at the small sizes, and traces
-        it there: dimensions fixed by the guard keep the problem's own values. Returns the
-        arguments unchanged if the guard raises nowhere, or accepts no other size.
+        """Selects other sizes for a candidate whose guard raises at the base size, or at more of
+        the drawn sizes than `Rules.may_refuse`, and traces it there: dimensions fixed by the guard
+        keep the problem's own values. Returns the arguments unchanged for any other guard, and for
+        one that accepts no other size.
+
+        Example: a problem of the size (2, 64, 16) is interpreted as it is. Sizes drawn for it
+        change all three extents; a kernel for 64 alone is checked at sizes (5, 64, 24) instead.
         """
         unchanged = ContractSizes(selection, candidate)
-        if not is_guarded(candidate.failures, selection.base.index):
+        guarded = [size for size in selection.others if is_guarded(candidate.failures, size.index)]
+        if (
+            not is_guarded(candidate.failures, selection.base.index)
+            and len(guarded) <= self._rules.may_refuse * len(selection.others)
+        ):  # fmt: skip
             return unchanged
         front = self._resources.interpreter_front()
         options = self._options
@@ -162,7 +170,7 @@ class InterpretedRung:
                 return unchanged
             problem, fixed = with_fixed_sizes(self._problem, free)
             chosen = select_sizes(problem, self._source, "cpu", seed, max(0, len(selection.others)))
-            if chosen.too_large or not chosen.base.sizes:
+            if chosen.too_large:
                 return unchanged
             if options.sizes:
                 chosen = with_variants_of_sizes(chosen, problem, seed)

@@ -140,6 +140,21 @@ def test_each_drawn_size_that_the_guard_refuses_is_listed_as_outside_the_contrac
     assert "no full reward: it was right where ROWS alone varies" in captured.get()
 
 
+def test_a_guard_is_kept_at_a_problem_that_is_small_as_it_is_and_names_no_size():
+    # The base size is the problem's own then, so that the guard raises at drawn sizes alone.
+    source = PROBLEM.source.replace("torch.randn(LAYERS, ROWS, COLUMNS)", "torch.randn(2, 64, 16)")
+    problem = Problem(name="relu.py", source=source)
+    with Evaluator(workers=1) as evaluator:
+        report = evaluator.evaluate(
+            problem, KERNEL.format(refused="x.shape[1] != 64"), Options(sizes=4, seed=5)
+        )
+    assert report.correct, report.explanation
+    assert report.reward_eligible, report.reward_ineligible_because
+    assert report.interpreted.fixed_sizes == {"x.shape[1]": 64}
+    checked = [s for s in report.interpreted.tried if s.outcome is SizeOutcome.RIGHT and s.sizes]
+    assert len(checked) >= 3
+
+
 def test_a_formula_pays_a_narrow_contract_only_if_it_says_so(reports):
     narrow, wide = reports["two sizes of three"], reports["none"]
     execution = FORMULA_PRESETS["execution"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.tools.evaluation.pipeline import Options
-from kernelwright.tools.problem import Problem, module_integers, pinned
+from kernelwright.tools.problem import Problem, inner_integers, module_integers, pinned
 from kernelwright.tools.report import SizeOutcome
 
 PROBLEM = Problem(
@@ -68,6 +68,13 @@ def test_a_pinned_size_is_no_number_that_may_change():
     text = pinned(PROBLEM.source, {"COLUMNS": 512})
     assert module_integers(text) == {"ROWS": 300}
     assert "COLUMNS = int(512)" in text
+
+
+def test_a_pinned_extent_without_a_name_is_no_number_that_may_change():
+    source = PROBLEM.source.replace("(ROWS, COLUMNS)", "(300, 512)")
+    text = pinned(source, {"x.shape[1]": 512})
+    assert "(300, int(512))" in text
+    assert inner_integers(text) == {"x.shape[0]": 300}
 
 
 def test_a_kernel_for_one_number_of_columns_is_checked_there_with_other_numbers_of_rows(evaluator):
