@@ -176,7 +176,8 @@ def test_a_worker_at_work_ends_with_a_parent_that_is_killed(module, work, monkey
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ["PYTHONPATH"]]))
     code = (
         "import time; from kernelwright.worker_process import WorkerProcess; "
-        f"worker = WorkerProcess({module!r}); worker.ask({work.encode()!r}, {WAIT_SECONDS}); print(worker.pid, flush=True); "
+        f"worker = WorkerProcess({module!r}); worker.ask({work.encode()!r}, {WAIT_SECONDS}); "
+        "print(worker.pid, flush=True); "
         "time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
