@@ -310,7 +310,34 @@ def _tf32(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), rounded, values)
 
 
+def check_promised_multiples() -> None:
+    """Ends a kernel that promises a false multiple of a number: `tl.multiple_of(columns, 16)` of 149 columns.
+
+    A GPU then loads several elements at once from an address that is not aligned. Promises about whole blocks are
+    common where an index wraps around, and stay unchecked.
+    """
+    from triton.runtime import interpreter
+
+    from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
+
+    original = interpreter.TensorHandle.set_attr
+
+    def set_attr(self: Any, key: str, value: Any) -> None:
+        is_number = self.data.size == 1 and np.issubdtype(self.data.dtype, np.integer)
+        if key == "tt.divisibility" and is_number and not self.dtype.is_ptr():
+            number, multiple = int(self.data.item()), int(value[0])
+            if multiple > 0 and number % multiple:
+                raise OutOfBounds(
+                    f"the kernel promises the compiler a multiple of {multiple}, and the number is {number}: a GPU may "
+                    "load from addresses that are not aligned"
+                )
+        original(self, key, value)
+
+    interpreter.TensorHandle.set_attr = set_attr
+
+
 REPAIRS = (
+    check_promised_multiples,
     compute_erf_at_once,
     repair_dot,
     repair_splat,
