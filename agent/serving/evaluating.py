@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.judging.pool import DeviceKind, ignore
 from kernelwright.agent.serving.client import JudgeClient
-from kernelwright.agent.serving.wire import Outcome, VerdictOptions
+from kernelwright.agent.serving.wire import MAX_TEXT, Outcome, VerdictOptions
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.report import Report
+from kernelwright.tools.report import Failure, Fault, Report
+from kernelwright.tools.source import candidate_hash
 
 if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Options
@@ -31,6 +32,9 @@ class ServiceEvaluator:
         """Returns the service's verdict, with lost attempts among its warnings. Raises
         ProblemError, InputError and InfrastructureError.
         """
+        # The service refuses such a request, which would end a whole batch over one reply.
+        if (size := len(source.encode("utf-8", "replace"))) > MAX_TEXT:
+            return _too_long(problem, source, size)
         service_fields = service_options(options) if options is not None else {}
         device = self._device.value if self._device else None
         submitted = self._client.submit(problem, source, device=device, **service_fields)
@@ -45,6 +49,17 @@ class ServiceEvaluator:
             if attempt.outcome is Outcome.LOST
         ]
         return report.with_(warnings=(*report.warnings, *lost))
+
+
+def _too_long(problem: Problem, source: str, size: int) -> Report:
+    """Returns the report on a candidate that is larger than the service accepts."""
+    message = f"the code is {size:,} bytes long; at most {MAX_TEXT:,} are read"
+    return Report(
+        problem=problem.name,
+        problem_hash=problem.hash,
+        candidate_hash=candidate_hash(source),
+        failure=Failure(fault=Fault.NO_CODE, message=message),
+    )
 
 
 def service_options(options: Options) -> dict[str, Any]:

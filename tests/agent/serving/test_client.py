@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kernelwright
+from kernelwright.agent.serving.evaluating import ServiceEvaluator
 from kernelwright.agent.serving.requests import JudgeServiceError, ServiceBusy, pause_seconds
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem, ProblemError
@@ -132,6 +133,13 @@ def test_what_names_no_problem_is_an_input_error(client, right_code, problem):
 def test_a_text_that_no_editor_writes_is_the_candidates_fault(client, code):
     verdict = client.score("fused silu", code)
     assert (verdict.score.ended_at, verdict.score.mask) == ("source", False)
+
+
+def test_a_text_that_the_service_does_not_read_ends_no_batch(client):
+    problem = kernelwright.find_problem("fused silu")
+    report = ServiceEvaluator(client).evaluate(problem, "x = 1\n" * 50_000)
+    assert (report.ended_at, report.failure.fault) == ("source", "no_code")
+    assert "at most 262,144" in report.failure.message
 
 
 def test_a_reference_that_cannot_be_used_is_a_problem_error(client, right_code):
