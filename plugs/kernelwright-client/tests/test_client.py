@@ -100,6 +100,16 @@ def test_a_text_over_the_limit_is_the_candidates_fault(judge_url, problem, right
     assert (null.fault, null.mask) == ("syntax", False)
 
 
+def test_a_reply_is_judged_as_the_program_in_it(judge_url, problem, right):
+    reply = f"Here is the kernel:\n\n```python\n{right}```\n\nIt reads each element once."
+    with JudgeClient(judge_url) as judge:
+        single = judge.score(problem, reply)
+        [together] = judge.score_many([(problem, reply)])
+        program = judge.score(problem, right)
+    assert single.correct
+    assert single.verdict_id == together.verdict_id == program.verdict_id
+
+
 @pytest.mark.parametrize(("url", "token"), [("127.0.0.1:8700", None), ("http://judge", "tökén")])
 def test_an_address_or_a_token_that_cannot_be_used_is_told_at_once(url, token):
     with pytest.raises(JudgeError):

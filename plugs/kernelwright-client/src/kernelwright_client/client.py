@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from kernelwright_client.batches import score_together
+from kernelwright_client.replies import code_of
 from kernelwright_client.scores import Score
 from kernelwright_client.tasks import Task
 
@@ -96,6 +97,7 @@ class JudgeClient:
     ) -> Score:
         """Judges one candidate and waits for the verdict. Raises JudgeError for what the user must mend.
 
+        code: the program, or the reply that holds it in a fenced block.
         timeout: seconds for everything together, the service's queue included; None takes the client's. Past it the
         verdict is withdrawn, and the score is one without a verdict.
         """
@@ -192,6 +194,7 @@ class JudgeClient:
         """The requests of one verdict, for whoever sends them: yields a request, and is sent its answer or its error;
         or yields the seconds of a pause. Returns the score.
         """
+        code = code_of(code)
         if (refused := _too_large(code)) is not None:
             return refused
         seconds = self._timeout if timeout is None else timeout
@@ -234,7 +237,8 @@ class JudgeClient:
         groups = [group] * len(candidates) if group is None or isinstance(group, str) else group
         seconds = options.pop("timeout", None) or self._timeout
         end = time.monotonic() + seconds
-        asked = list(zip(candidates, groups, strict=True))
+        programs = [(problem, code_of(code)) for problem, code in candidates]
+        asked = list(zip(programs, groups, strict=True))
         bodies = {
             number: self._body(problem, code, name, options)
             for number, ((problem, code), name) in enumerate(asked)
