@@ -61,6 +61,15 @@ Tune = Annotated[
         rich_help_panel=SEARCH_PANEL,
     ),
 ]
+Variants = Annotated[
+    int,
+    typer.Option(
+        "--variants",
+        min=0,
+        help="Further plans of the compiler's decisions that are drafted and judged; the best is taken.",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
 OwnWorkOrAuto = Annotated[
     str,
     typer.Option(
@@ -121,6 +130,7 @@ def solve(
     inputs: Inputs = None,
     policy: PolicyName = "embedded",
     tune: Tune = True,
+    variants: Variants = 0,
     precision: Precision = None,
     backward: Backward = False,
     kernelbench: KernelBench = None,
@@ -145,8 +155,9 @@ def solve(
         problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ()
     )
     settings = solve_settings(
-        policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or ""
-    )
+        policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "",
+        variants=variants,
+    )  # fmt: skip
     refuse_unused_options(context, settings, policy)
     if dry_run:
         return _show_plan(
@@ -190,9 +201,12 @@ def solve_settings(
     *,
     tune: bool = True,
     precision: str = "",
+    variants: int = 0,
 ) -> Settings:
     """Returns the settings of a run, for the command and for `kernelwright.solve`. Raises
     InputError for an invalid value.
+
+    With variants the compiler writes the first candidate.
 
     The embedded policy stops after MINUTES_UNSOLVED without a correct kernel, unless the user
     sets a time: later turns seldom solve an unsolved problem.
@@ -201,9 +215,23 @@ def solve_settings(
         policy, sampling, search or SearchOptions(), budget, judging, drafting or DraftOptions(), tune=tune,
         precision=precision,
     )  # fmt: skip
+    if variants:
+        settings = _with_variants(settings, variants)
     if policy.startswith("embedded") and not budget.bounds_time():
         return settings.with_(budgets=settings.budgets.with_(minutes_unsolved=MINUTES_UNSOLVED))
     return settings
+
+
+def _with_variants(settings: Settings, variants: int) -> Settings:
+    """Returns settings whose first candidate is the best of several plans of the compiler. Raises InputError."""
+    from kernelwright.agent.solve.drafting import DraftKind
+    from kernelwright.errors import InputError
+
+    if settings.draft not in (DraftKind.AUTO, DraftKind.COMPILER):
+        raise InputError(
+            f"--variants {variants}: plans are the compiler's: leave out --draft {settings.draft}"
+        )
+    return settings.with_(draft=DraftKind.COMPILER.value, variants=variants)
 
 
 def _show_plan(

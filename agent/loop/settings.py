@@ -41,6 +41,8 @@ class Settings(Value):
     """
     partial: bool = False
     """Whether the compiler's draft may leave operators without a kernel of their own to torch."""
+    variants: int = 0
+    """Plans of the compiler's decisions that are drafted beside the default (agent/solve/variants.py)."""
     tune: bool = False
     """Whether the numbers of every new best kernel are tuned (on a GPU)."""
     precision: str = ""
@@ -105,6 +107,7 @@ class Settings(Value):
             train_mode=bool(options.get("train_mode", False)),
             draft=options.get("draft", "policy"),
             partial=options.get("partial", False),
+            variants=int(options.get("variants", 0)),
             tune=bool(options.get("tune", False)),
             precision=options.get("precision", ""),
             search=options.get("search", SearchKind.SERIAL),
@@ -142,6 +145,8 @@ class Settings(Value):
             options["train_mode"] = True
         if self.partial:
             options["partial"] = True
+        if self.variants:
+            options["variants"] = self.variants
         if self.tune:
             options["tune"] = True
         if self.precision:

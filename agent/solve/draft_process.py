@@ -4,11 +4,53 @@ refusal for each call.
 
 from __future__ import annotations
 
+import contextlib
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelwright.tools.sandbox import Zygote
+    from kernelwright.tools.sandbox import Process, ProcessDied, Zygote
+
+
+class DraftConversation:
+    """Messages to and from a forked drafting process. Failures are answers: {"refused": reason}."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def ask(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Sends a message and returns its answer."""
+        from kernelwright.tools.sandbox import ProcessDied, ProcessTimedOut
+
+        try:
+            self._process.send(message, seconds=seconds)
+        except ProcessTimedOut:
+            return {"refused": f"the drafting process took no message within {seconds:g} s"}
+        except ProcessDied as death:
+            return self._refusal(death)
+        return self.receive(seconds)
+
+    def receive(self, seconds: float) -> dict[str, Any]:
+        """Returns the next answer, within so many seconds."""
+        from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut
+
+        try:
+            return dict(self._process.receive(seconds))
+        except ProcessTimedOut:
+            return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
+        except ProcessDied as death:
+            return self._refusal(death)
+        except BadMessage as error:
+            return {"refused": f"the drafting process answered nonsense: {error}"}
+
+    def _refusal(self, death: ProcessDied) -> dict[str, Any]:
+        reason = f"the drafting process ended: {death.describe()}"
+        lines = self._process.output.strip().splitlines()
+        return {"refused": f"{reason}: {lines[-1]}" if lines else reason}
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
 
 
 class DraftProcess:
@@ -21,25 +63,18 @@ class DraftProcess:
         self._warm_entry, self._lock = warm, Lock()
         self._zygote: Zygote | None = None
 
+    def open(self, entry: str, payload: dict[str, Any]) -> DraftConversation:
+        """Starts an entry that answers several messages. Raises InfrastructureError."""
+        return DraftConversation(self._warm().start(entry, payload))
+
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Returns the answer of `entry` from a forked process; {"refused": reason} for a dead or
         late process, or an invalid answer.
 
         Raises InfrastructureError if no process starts.
         """
-        from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut
-
-        with self._warm().start(entry, payload) as process:
-            try:
-                return dict(process.receive(seconds))
-            except ProcessTimedOut:
-                return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
-            except ProcessDied as death:
-                reason = f"the drafting process ended: {death.describe()}"
-                lines = process.output.strip().splitlines()
-                return {"refused": f"{reason}: {lines[-1]}" if lines else reason}
-            except BadMessage as error:
-                return {"refused": f"the drafting process answered nonsense: {error}"}
+        with contextlib.closing(self.open(entry, payload)) as conversation:
+            return conversation.receive(seconds)
 
     def begin(self) -> None:
         """Starts the warm process in the background. Raises InfrastructureError."""

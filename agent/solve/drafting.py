@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from pathlib import Path
 from threading import Semaphore
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.agent.candidates.candidate_files import read_candidate
 from kernelwright.agent.loop.settings import Settings
@@ -20,6 +20,7 @@ from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.deadlines import seconds_until
+from kernelwright.policies.inductor.decisions.session import PLAN_PROCESS_ENTRY, PlanSession
 from kernelwright.policies.inductor.draft import (
     DRAFT_SECONDS,
     POLICY_NAME,
@@ -27,11 +28,15 @@ from kernelwright.policies.inductor.draft import (
     Draft,
     DraftMode,
     draft,
+    draft_request,
 )
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.source import read_source
+
+if TYPE_CHECKING:
+    from kernelwright.agent.solve.variants import VariantChooser
 
 VARIED_SIZES = 3
 """Number of other sizes of a problem; a number of the source that differs between them is a size.
@@ -113,9 +118,17 @@ class Drafter(AbstractContextManager["Drafter"]):
         self.refused = ""
         """Reason for the last draft's refusal; empty for a written draft."""
 
-    def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
+    def policy_for(
+        self,
+        policy: Policy,
+        problem: Problem,
+        settings: Settings,
+        chooser: VariantChooser | None = None,
+    ) -> Policy:
         """Returns the policy, wrapped so that the first answer comes from the compiler or a file
         if the settings say so.
+
+        chooser: chooses among the plans of the compiler's decisions. None: the default plan.
         """
         if settings.draft == DraftKind.POLICY:
             return policy
@@ -127,7 +140,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         # Errors are reported by the call that asks for a draft.
         with suppress(InfrastructureError):
             self._process.begin()
-        draft = self.function_for(problem, settings)
+        draft = self.function_for(problem, settings, chooser)
         return DraftedTurn(
             policy,
             lambda deadline: draft(settings.own_work, deadline=deadline),
@@ -135,11 +148,13 @@ class Drafter(AbstractContextManager["Drafter"]):
             make_exact=lambda deadline: draft(settings.own_work, exact=True, deadline=deadline),
         )
 
-    def function_for(self, problem: Problem, settings: Settings) -> DraftFunction:
+    def function_for(
+        self, problem: Problem, settings: Settings, chooser: VariantChooser | None = None
+    ) -> DraftFunction:
         """Returns the function that drafts the problem as judged, under a rule of own work.
 
         The first usable draft of a rule is kept: the choice between rules and the following run
-        both need the draft.
+        both need the draft. An exact draft has the default plan.
         """
         from kernelwright.tools.reference_trials.eval_mode import as_judged
 
@@ -149,15 +164,19 @@ class Drafter(AbstractContextManager["Drafter"]):
         drafts: dict[tuple[str, bool], Draft] = {}
 
         def draft(rule: str, exact: bool = False, deadline: float | None = None) -> Draft:
-            if (rule, exact) not in drafts:
-                judged = problem if settings.train_mode else as_judged(problem).problem
-                written = self.draft(
-                    judged, rule, settings.partial, tf32, split and not exact, deadline
-                )
-                if not written.usable:
-                    return written
+            if (rule, exact) in drafts:
+                return drafts[rule, exact]
+            judged = problem if settings.train_mode else as_judged(problem).problem
+            partial, parts = settings.partial, split and not exact
+            if chooser is None or exact:
+                written = self.draft(judged, rule, partial, tf32, parts, deadline)
+            else:
+                with self.open_plans(judged, rule, partial, tf32, parts, deadline) as session:
+                    written = chooser.choose(problem, session, deadline)
+                self._check_drafting()
+            if written.usable:
                 drafts[rule, exact] = written
-            return drafts[rule, exact]
+            return written
 
         return draft
 
@@ -180,16 +199,15 @@ class Drafter(AbstractContextManager["Drafter"]):
         if transformed is not None:
             return transformed
         self._say("drafting (compiler)")
-        strict = own_work == "strict" or partial
-        mode = DraftMode.STRICT if strict else DraftMode.SHARE
+        mode = _mode_of(own_work, partial)
         varied = varied_sources(problem)
         # The patterns may have used up to two thirds of the time: a third is always the compiler's.
         seconds_left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
         seconds_left = min(seconds_left, seconds_until(deadline) or seconds_left)
         try:
             compiler_draft = draft(
-                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied, tf32=tf32,
-                split=split, seconds=max(1, round(seconds_left)),
+                problem.source, self.run, mode=mode, partial=partial or mode is DraftMode.SHARE, varied=varied,
+                tf32=tf32, split=split, seconds=max(1, round(seconds_left)),
             )  # fmt: skip
         except InfrastructureError as error:
             compiler_draft = Draft(mode=mode, refused=str(error))
@@ -197,6 +215,25 @@ class Drafter(AbstractContextManager["Drafter"]):
         if not compiler_draft.usable:
             self._say(f"no draft by the compiler: {compiler_draft.refused}")
         return compiler_draft
+
+    def open_plans(
+        self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,
+        split: bool = False, deadline: float | None = None,
+    ) -> PlanSession:  # fmt: skip
+        """Traces a problem, and returns the session that lowers it for each plan of the compiler's decisions.
+
+        The arguments are those of `draft`. Raises InfrastructureError if no process starts.
+        """
+        self._say("tracing (compiler)")
+        mode = _mode_of(own_work, partial)
+        seconds = max(1.0, min(self._seconds, seconds_until(deadline) or self._seconds))
+        request = draft_request(
+            problem.source, mode, partial or mode is DraftMode.SHARE, varied_sources(problem), tf32, split, seconds,
+        )  # fmt: skip
+        session = PlanSession(self._process.open(PLAN_PROCESS_ENTRY, request), mode, seconds)
+        self.refused = session.default.refused
+        self._check_drafting()
+        return session
 
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Calls an entry in a sandboxed process of its own."""
@@ -221,6 +258,11 @@ class Drafter(AbstractContextManager["Drafter"]):
     def __exit__(self, *_: object) -> None:
         self._templates.close()
         self._process.close()
+
+
+def _mode_of(own_work: str, partial: bool) -> DraftMode:
+    """Returns the mode of a draft under a rule of own work."""
+    return DraftMode.STRICT if own_work == "strict" or partial else DraftMode.SHARE
 
 
 def varied_sources(problem: Problem) -> tuple[str, ...]:

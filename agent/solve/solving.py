@@ -22,6 +22,7 @@ from kernelwright.agent.runtime.interrupts import defer_interrupts
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.next_steps import NextSteps, next_steps
 from kernelwright.agent.solve.own_work_choice import OwnWorkChooser
+from kernelwright.agent.solve.variants import PlansTried, VariantChooser
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
 from kernelwright.tools.hardware.machine_info import version
@@ -68,6 +69,8 @@ class Solved(Value):
     """Rule behind the verdicts: `strict`, `share:P` or `report`."""
     own_work_reason: str = ""
     """Reason for the rule chosen by `--own-work auto`; empty without a choice."""
+    plans: PlansTried = PlansTried()
+    """Plans of the compiler's decisions that `--variants` drafted; empty for other runs."""
     output: str | None = None
     """Path of the file with the best kernel."""
     written_by: str = ""
@@ -147,6 +150,9 @@ def solve_problem(
             choice = OwnWorkChooser(drafter, evaluator, options, say).choose(problem, settings)
             settings = settings.with_(own_work=choice.rule)
             options = options.with_(own_work=choice.rule)
+            chooser = None
+            if settings.variants:
+                chooser = VariantChooser(evaluator, options, settings.variants, say)
             trajectory = None
             try:
                 # Ctrl-C between the row and its number would leave a row owned by this process for ever.
@@ -155,7 +161,7 @@ def solve_problem(
                     trajectory = store.begin(first_row, forked_from=forked_from)
                 resumed = bool(store.turns(trajectory.id))
                 participants = Participants(
-                    drafter.policy_for(share_gpu(policy, evaluator), problem, settings),
+                    drafter.policy_for(share_gpu(policy, evaluator), problem, settings, chooser),
                     RunJudge(evaluator, options),
                     tuner=TuneTurn(evaluator, settings, store, cache) if settings.tune else None,
                 )
@@ -170,7 +176,8 @@ def solve_problem(
         if run.best is not None and kernel is not None and not withheld:
             write_kernel(output, problem, run.best, store.where, program_version, kernel)
         solved = _solved(run, output, resumed, drafter.refused, time.monotonic() - start)
-        solved = solved.with_(own_work=choice.rule, own_work_reason=choice.reason)
+        plans = chooser.tried if chooser is not None else PlansTried()
+        solved = solved.with_(own_work=choice.rule, own_work_reason=choice.reason, plans=plans)
         return _without_kernel(solved, withheld) if withheld else solved
 
 

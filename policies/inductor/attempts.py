@@ -10,9 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.decisions.deciding import (
+    Deciding,
+    current_decisions,
+    deciding,
+)
+from kernelwright.policies.inductor.decisions.plan import Plan
 from kernelwright.policies.inductor.refusing import DraftRefused
 
 if TYPE_CHECKING:
+    from kernelwright.policies.inductor.lowering.generating import GeneratedCode
     from kernelwright.policies.inductor.tracing.graph import TracedModel
 
 _LAST_INDEX = re.compile(r"\[\d+\]$")
@@ -113,12 +120,67 @@ def _varying_paths(base_numbers: dict[str, int], varied_numbers: list[dict[str, 
     return varying | {path for path in lacking if _LAST_INDEX.sub("", path) in lists}
 
 
-def attempt_draft(
+@dataclass(frozen=True)
+class TracedAttempt:
+    """A problem traced with a guess at its sizes. It can be lowered any number of times."""
+
+    traced: TracedModel
+    wanting: int
+    """Sizes that vary and are numbers in the graph, and sizes merged by coincidence."""
+    strict: bool
+    """Whether every operator needs a kernel of the draft."""
+    tf32: bool
+
+    def lower(self, plan: Plan | None = None) -> dict[str, Any]:
+        """Returns the fields of a Draft, and those of a LoweredPlan if a plan is lowered.
+
+        Raises DraftRefused, PlanRefused, and the exceptions of Inductor.
+        """
+        if plan is None:
+            return self._draft_fields(generated_code(self.traced))
+        with deciding(plan) as taken:
+            generated = generated_code(self.traced)
+            taken.require_legal()
+            fields = self._draft_fields(generated)
+        return {**fields, **_decided_fields(taken, generated)}
+
+    def count(self, plan: Plan) -> dict[str, Any]:
+        """Returns the fields of a LoweredPlan without a draft: the graph is scheduled, and no code is generated."""
+        with deciding(plan) as taken:
+            generated = generated_code(self.traced, code=False)
+        return _decided_fields(taken, generated)
+
+    def _draft_fields(self, generated: GeneratedCode) -> dict[str, Any]:
+        from kernelwright.policies.inductor.writing.candidate import write_candidate
+
+        traced = self.traced
+        draft = write_candidate(traced, generated, self.tf32)
+        if self.strict and draft.library_calls:
+            library_operators = dict.fromkeys(draft.library_calls)
+            raise DraftRefused(
+                f"no kernel of its own for {', '.join(library_operators)}",
+                operator=next(iter(library_operators)),
+            )
+        return {
+            "wanting": self.wanting,
+            "source": draft.source, "kernels": draft.kernels, "library_calls": list(draft.library_calls),
+            "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
+            "symbols": len(traced.sizes.by_path), "half_precision": _is_half(traced),
+        }  # fmt: skip
+
+
+def _decided_fields(taken: Deciding, generated: GeneratedCode) -> dict[str, Any]:
+    return {
+        "facts": generated.facts.model_dump(mode="json"),
+        "opened": [decision.model_dump(mode="json") for decision in taken.opened],
+    }
+
+
+def trace_attempt(
     attempts: Attempts, free: IsFreeNumber, strict: bool, tf32: bool
-) -> dict[str, Any]:
-    """Returns the fields of a Draft. Raises DraftRefused, and the exceptions of the problem, torch or Inductor."""
+) -> TracedAttempt:
+    """Traces the problem. Raises DraftRefused, and the exceptions of the problem or torch."""
     from kernelwright.policies.inductor.tracing.graph import trace
-    from kernelwright.policies.inductor.writing.candidate import write_candidate
 
     traced, least = trace(attempts.base, free, partial=not strict), None
     # A slice may leave its axis at another size: trace again, with clipped slices.
@@ -132,20 +194,8 @@ def attempt_draft(
     varying_fixed = [p for p in traced.sizes.fixed() if _size_varies(p, attempts)]
     traced.for_gpu = tf32  # which a draft for a CPU does not use
     traced.required = _required([*traced.sizes.fixed(), *numbers], traced, attempts)
-    draft = write_candidate(traced, _generated(traced), tf32)
-    # In strict mode every operator needs a kernel of the draft.
-    if strict and draft.library_calls:
-        library_operators = dict.fromkeys(draft.library_calls)
-        raise DraftRefused(
-            f"no kernel of its own for {', '.join(library_operators)}",
-            operator=next(iter(library_operators)),
-        )
-    return {
-        "wanting": len(varying_fixed) + len(traced.numbers) + len(traced.equalities),
-        "source": draft.source, "kernels": draft.kernels, "library_calls": list(draft.library_calls),
-        "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
-        "symbols": len(traced.sizes.by_path), "half_precision": _is_half(traced),
-    }  # fmt: skip
+    wanting = len(varying_fixed) + len(traced.numbers) + len(traced.equalities)
+    return TracedAttempt(traced, wanting, strict, tf32)
 
 
 def _is_half(traced: TracedModel) -> bool:
@@ -154,24 +204,27 @@ def _is_half(traced: TracedModel) -> bool:
     return bool(types & {"torch.float16", "torch.bfloat16"})
 
 
-def _generated(traced: TracedModel) -> Any:
+def generated_code(traced: TracedModel, code: bool = True) -> GeneratedCode:
     """Generates the code of a traced module; after a failure of Inductor again without kernel
     fusion.
 
-    Most of Inductor's failures come from fused kernels.
+    Most of Inductor's failures come from fused kernels. code: False counts the launches alone.
     """
     from torch._inductor import config
 
     from kernelwright.policies.inductor.lowering.generating import generate
 
     try:
-        return generate(traced)
+        return generate(traced, code)
     except DraftRefused:
         raise
     except Exception as error:  # whatever Inductor raises; its own reason is told where the second attempt fails, too
+        taken = current_decisions()
+        if taken is not None:
+            taken.restart()
         try:
             with config.patch(max_fusion_size=1):
-                return generate(traced)
+                return generate(traced, code)
         except Exception:
             raise error from None
 

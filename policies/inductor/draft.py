@@ -65,6 +65,10 @@ class Draft(Value):
     """Name of the transformation behind the draft, such as `a reduction in two stages`; empty for the
     compiler.
     """
+    plan: str = ""
+    """Decisions that differ from the compiler's defaults (decisions/plan.py); empty for a draft without a plan."""
+    preface: str = ""
+    """Text before the draft in the reply that is stored, such as the table of the plans that were tried."""
     algebra: bool = False
     """Whether exact algebra removes operations of the problem: the gain from that is reported apart from speed."""
     refused: str = ""
@@ -100,11 +104,26 @@ def draft(
         split: Large fp32 products are three products of float16 parts, which keep fp32's accuracy.
         seconds: Time limit.
     """
-    payload = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
-             "seconds": seconds, "split": split}  # fmt: skip
+    payload = draft_request(source, mode, partial, varied, tf32, split, seconds)
     answer = run(PROCESS_ENTRY, payload, seconds + DRAFT_GRACE_SECONDS)
     fields = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**fields, "mode": mode})
+
+
+def draft_request(
+    source: str,
+    mode: DraftMode,
+    partial: bool,
+    varied: tuple[str, ...],
+    tf32: bool,
+    split: bool,
+    seconds: float,
+) -> dict[str, Any]:
+    """Returns the payload of a request for a draft; the arguments are those of `draft`."""
+    return {
+        "source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
+        "seconds": seconds, "split": split,
+    }  # fmt: skip
 
 
 def has_split_products(source: str) -> bool:

@@ -10,6 +10,10 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.decisions.fusions import open_fusions
+from kernelwright.policies.inductor.decisions.reductions import decide_row, decide_splits
+from kernelwright.policies.inductor.decisions.values import open_values
+
 if TYPE_CHECKING:
     import sympy
     from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
@@ -23,7 +27,6 @@ MAX_SPLITS_OF_A_REDUCTION = 264
 def configure_inductor(own_products: bool) -> None:
     """Inductor's own configuration, and two bounds it lacks for symbolic sizes."""
     from torch._inductor import config
-    from torch._inductor.choices import InductorChoices
     from torch._inductor.sizevars import SizeVarAllocator
     from torch.utils._sympy.value_ranges import ValueRangeError
 
@@ -55,12 +58,25 @@ def configure_inductor(own_products: bool) -> None:
     _split_by_symbols()
     _undecided_without_ranges()
     _looped_products()
-    # Inductor bounds the splits of a reduction for numeric sizes only.
+    open_values()
+    open_fusions()
+    _bounded_splits()
+
+
+def _bounded_splits() -> None:
+    """Bounds the splits of a reduction, which Inductor does for numeric sizes only, and lets plans decide them."""
+    from torch._inductor.choices import InductorChoices
+
     split: Any = InductorChoices.reduction_split_factor
+    if hasattr(split, "plain"):
+        return
 
     def capped(*args: Any, **named: Any) -> int:
-        return min(int(split(*args, **named)), MAX_SPLITS_OF_A_REDUCTION)
+        default = min(int(split(*args, **named)), MAX_SPLITS_OF_A_REDUCTION)
+        *_, reduced, results = args
+        return decide_splits(default, int(reduced), int(results))
 
+    capped.plain = split  # type: ignore[attr-defined]
     method = not isinstance(
         vars(InductorChoices)["reduction_split_factor"], staticmethod
     )  # from torch 2.14 on
@@ -81,7 +97,7 @@ def _looped_products() -> None:
         nodes = [n.node for n in features.reduction_nodes()]
         if any(getattr(n, "get_reduction_type", lambda: None)() == "dot" for n in nodes):
             return False
-        return bool(plain(features, cooperative_reduction))
+        return decide_row(features, bool(plain(features, cooperative_reduction)))
 
     is_persistent.plain = plain  # type: ignore[attr-defined]
     InductorChoices.should_use_persistent_reduction = staticmethod(is_persistent)  # type: ignore[method-assign]

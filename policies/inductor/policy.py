@@ -31,6 +31,10 @@ IMPRECISE = "precision"
 """The fault of a request whose candidate is right except for its rounding (tools/faults.py)."""
 
 
+MAX_REVISION = 200
+"""Characters of a plan that are stored as the revision; the draft's head has all of it."""
+
+
 class CompilerPolicy:
     """Compiler as a policy without a model. Callers wrap the policy in `DraftedTurn`, which knows
     the problem.
@@ -120,6 +124,8 @@ class DraftedTurn(Forwarding):
 
     def _completion(self, draft: Draft) -> Completion:
         text = f"```python\n{draft.source}```\n" if draft.usable else f"No draft: {draft.refused}"
+        if draft.preface:
+            text = f"{draft.preface}\n\n{text}"
         usage = Usage(prompt_tokens=0, completion_tokens=0, dollars=0.0)
         origin = Origin.TRANSFORMATION if draft.transformation else self._origin
         return Completion(
@@ -128,6 +134,6 @@ class DraftedTurn(Forwarding):
             usage=usage,
             policy=origin.value,
             origin=origin,
-            revision=draft.transformation or None,
+            revision=draft.transformation or draft.plan[:MAX_REVISION] or None,
             latency=max(0.0, draft.seconds),
         )

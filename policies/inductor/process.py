@@ -11,10 +11,16 @@ import pkgutil
 import signal
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from kernelwright.policies.inductor.attempts import attempt_draft, attempts_at, size_freedom
+from kernelwright.policies.inductor.attempts import (
+    TracedAttempt,
+    attempts_at,
+    size_freedom,
+    trace_attempt,
+)
+from kernelwright.policies.inductor.decisions.plan import Plan, PlanRefused
 from kernelwright.policies.inductor.draft import DRAFT_SECONDS
 from kernelwright.policies.inductor.refusing import (
     DraftRefused,
@@ -67,7 +73,7 @@ GOOD_ENOUGH_SECONDS = 10.0
 
 def warm() -> None:
     """Pretends the GPU and drafts an example: forked processes inherit imports and torch's tables."""
-    _prepare()
+    prepare()
     _import_rooms()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -85,7 +91,7 @@ def _import_rooms() -> None:
 _prepared: list[bool] = []
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Prepares the process, once: the patches stay."""
     if _prepared:
         return
@@ -116,7 +122,7 @@ def _prepare() -> None:
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
     """Answers a request of `kernelwright.policies.inductor.draft`."""
-    _prepare()
+    prepare()
     with warnings.catch_warnings(), no_program_arguments():
         warnings.simplefilter("ignore")
         arguments = (
@@ -133,11 +139,22 @@ def answer(
     """Returns the fields of a Draft after at most `seconds`: of the best attempt, or the location
     of the timeout.
     """
+    return answered(
+        lambda: write_draft(source, mode == "strict", partial, varied, tf32, seconds, split),
+        source,
+        seconds,
+    )
+
+
+def answered(work: Callable[[], dict[str, Any]], source: str, seconds: float) -> dict[str, Any]:
+    """Returns the fields that some work returns, or the reason why it failed, with the seconds that it took."""
     start = time.monotonic()
     try:
-        fields = write_draft(source, mode == "strict", partial, varied, tf32, seconds, split)
+        fields = work()
     except OutOfTime as error:
         fields = {"refused": f"no draft within {seconds:g} s{_describe_place(error, source)}"}
+    except PlanRefused as error:
+        fields = {"refused": str(error)}
     except (
         Exception
     ) as error:  # whatever the problem, torch or Inductor raises is why there is no draft
@@ -173,31 +190,42 @@ def write_draft(
     source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = DRAFT_SECONDS,
     split: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Returns the best attempt's draft. Raises the last attempt's exception, or OutOfTime, if no
-    attempt succeeds: with the fewest symbols the last attempt is closest to the problem as written.
+    """Returns the fields of the best attempt's draft. Raises as `best_attempt` does."""
+    with lowerings(strict, split), time_limit(seconds):
+        _, fields = best_attempt(source, strict and not partial, varied, tf32)
+    return fields
+
+
+def best_attempt(
+    source: str, strict: bool, varied: list[str], tf32: bool, plan: Plan | None = None
+) -> tuple[TracedAttempt, dict[str, Any]]:
+    """Returns the attempt whose draft has the fewest fixed sizes, and that draft's fields.
+
+    Raises the last attempt's exception, or OutOfTime, if no attempt succeeds: with the fewest symbols the last attempt
+    is closest to the problem as written. plan: passed to the lowering of each attempt.
     """
     start = time.monotonic()
     attempts = attempts_at(source, varied)
     failure: BaseException | None = None
-    best: dict[str, Any] | None = None
+    best: tuple[TracedAttempt, dict[str, Any]] | None = None
     # The guess with the most sizes comes first; a later guess replaces it only with fewer fixed
     # sizes.
-    with _lowerings(strict, split), _time_limit(seconds):
-        for free in attempts.guesses:
-            try:
-                draft = attempt_draft(attempts, free, strict and not partial, tf32)
-            except OutOfTime as error:
-                failure = error
+    for free in attempts.guesses:
+        try:
+            attempt = trace_attempt(attempts, free, strict, tf32)
+            fields = attempt.lower(plan)
+        except OutOfTime as error:
+            failure = error
+            break
+        except Exception as error:
+            failure = error
+            if isinstance(error, DraftRefused) and not str(error).startswith("Inductor"):
                 break
-            except Exception as error:
-                failure = error
-                if isinstance(error, DraftRefused) and not str(error).startswith("Inductor"):
-                    break
-                continue
-            if best is None or size_freedom(draft) > size_freedom(best):
-                best = draft
-            if not best["wanting"] or time.monotonic() - start > GOOD_ENOUGH_SECONDS:
-                break
+            continue
+        if best is None or size_freedom(fields) > size_freedom(best[1]):
+            best = attempt, fields
+        if not best[1]["wanting"] or time.monotonic() - start > GOOD_ENOUGH_SECONDS:
+            break
     if best is not None:
         return best
     assert failure is not None
@@ -205,7 +233,7 @@ def write_draft(
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Raises OutOfTime in the block after so many seconds; in the main thread only."""
 
     def end(*_: object) -> None:
@@ -220,7 +248,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-class _lowerings:
+class lowerings:
     """Installs the lowerings of a mode for the length of the block."""
 
     def __init__(self, strict: bool, split: bool) -> None:

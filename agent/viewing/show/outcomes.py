@@ -26,6 +26,7 @@ from kernelwright.agent.reporting.words import (
 from kernelwright.agent.solve.dry_run import DryRun
 from kernelwright.agent.solve.next_steps import NextSteps
 from kernelwright.agent.solve.solving import Solved
+from kernelwright.agent.solve.variants import PlansTried
 from kernelwright.tools.report import Environment
 
 
@@ -42,6 +43,8 @@ def solved_view(solved: Solved) -> RenderableType:
     if not solved.correct and solved.report and solved.report.failure:
         parts.append(failure_view(solved.report.failure))
     parts.append(facts_table(_rows(solved)))
+    if solved.plans.outcomes:
+        parts += [Text("plans of the compiler's decisions", style=LABEL), plans_view(solved.plans)]
     if solved.estimates:
         parts.append(estimates_view(solved.estimates))
     if solved.next_steps is not None:
@@ -49,6 +52,27 @@ def solved_view(solved: Solved) -> RenderableType:
     if solved.note:
         parts.append(Text(f"note: {solved.note}", style=WARN))
     return Group(*parts)
+
+
+def plans_view(plans: PlansTried) -> RenderableType:
+    """Renders the plans that were drafted: counts, verdict, speed, and why one was chosen."""
+    timed = any(outcome.speedup is not None for outcome in plans.outcomes)
+    headings = ["plan", "launches", "MB", "verdict", *["over eager"] * timed, "chosen"]
+    rows = []
+    for outcome in plans.outcomes:
+        cells = [
+            quoted_text(outcome.plan, limit=400),
+            Text(str(outcome.launches)),
+            Text(f"{outcome.bytes / 1e6:,.2f}"),
+            Text(outcome.verdict, style=GOOD if outcome.verdict == "correct" else BAD),
+        ]
+        if timed:
+            cells.append(Text("" if outcome.speedup is None else f"{outcome.speedup:.2f}"))
+        cells.append(Text(f"{'yes' if outcome.chosen else 'no'}: {outcome.reason}"))
+        rows.append(cells)
+    numeric = ("launches", "MB", "over eager")
+    table = AdaptiveTable(headings, rows, numeric=numeric, wrapped=("plan", "verdict", "chosen"))
+    return Group(table, Text(plans.note, style=QUIET)) if plans.note else table
 
 
 def _rows(solved: Solved) -> list[tuple[str, object]]:

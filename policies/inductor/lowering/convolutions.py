@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kernelwright.policies.inductor.decisions.deciding import decide
+from kernelwright.policies.inductor.decisions.sites import operator_site
 from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.geometry import (
     MAX_UNROLLED_TERMS,
@@ -141,9 +143,14 @@ def _summed(g: Geometry, x: TensorBox, weight: TensorBox) -> Any:
         and depth <= MAX_UNROLLED_TERMS
         and size_hint(g.wide) < MIN_DOT
     )
-    if few or any(is_equal(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
+    forms = ["sum"]
+    if not any(is_equal(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
+        forms += ["product"] + ["phases"] * has_phases(g)
+    default = "sum" if few else forms[-1]
+    form = decide("convolution", operator_site(), default, forms)
+    if form == "sum":
         return create_reduction("sum", x, *_as_sum(g, x, weight))
-    if has_phases(g):
+    if form == "phases":
         return convolve_by_phases(g, x, weight)
     return create_reduction("dot", x, *_as_product(g, x, weight))
 
@@ -153,7 +160,7 @@ def _as_product(g: Geometry, x: TensorBox, weight: TensorBox) -> tuple[list[Any]
     from torch._inductor.virtualized import V, ops
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-    load_x = channels_last(x)
+    load_x = _patch_loader(x)
     load_w = create_contiguous(x, [g.groups, g.wide, *g.kernel, g.channels], lambda group, m, *at: _weight(
         g, weight.make_loader(), group, m, at[-1], at[:-1]))  # fmt: skip
     # A batch axis of length 1 would make a three-dimensional product.
@@ -170,6 +177,15 @@ def _as_product(g: Geometry, x: TensorBox, weight: TensorBox) -> tuple[list[Any]
         return ops.dot(load_w([group, channel, *taps, c]), patch)
 
     return ranges, [sympy.prod(g.steps)], inner
+
+
+def _patch_loader(x: TensorBox) -> Loader:
+    """Decides how a product reads its input: from a copy with channels side by side, or from the input as it lies."""
+    forms = ("channels_last", "in_place")
+    if decide("patches", operator_site(), "channels_last", forms) == "channels_last":
+        return channels_last(x)
+    x.realize()
+    return x.make_loader()
 
 
 def _as_sum(g: Geometry, x: TensorBox, weight: TensorBox) -> tuple[list[Any], list[Any], Any]:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.decisions.deciding import current_decisions, decide
+from kernelwright.policies.inductor.decisions.fusions import keeps_loops, open_scheduled_fusions
+from kernelwright.policies.inductor.decisions.plan import WHOLE_GRAPH
+from kernelwright.policies.inductor.decisions.sites import scheduled_sites
+from kernelwright.policies.inductor.decisions.static_facts import (
+    LaunchFacts,
+    StaticFacts,
+    count_launches,
+)
 from kernelwright.policies.inductor.lowering.attention.joining import join_attention
 from kernelwright.policies.inductor.lowering.concatenations import nested_concatenations
 from kernelwright.policies.inductor.lowering.written_numbers import lowering_on_gpu
@@ -15,7 +25,9 @@ from kernelwright.policies.inductor.tracing.loops import tracing_loops
 
 if TYPE_CHECKING:
     import torch
+    from torch._inductor.graph import GraphLowering
 
+CHANNELS_LAST, CONTIGUOUS = "channels_last", "contiguous"
 MAX_CONSTANTS = 1024
 """Largest number of written constants in forward, in all."""
 
@@ -31,25 +43,37 @@ class GeneratedCode:
     """Texts of the steps of loops, in the order of the loops."""
     channels_last: bool = False
     """The library's convolutions over two axes give their channels last."""
+    facts: StaticFacts = field(default_factory=StaticFacts)
+    """Counts of all launches; the step of a loop is counted once."""
 
 
-def generate(traced: TracedModel) -> GeneratedCode:
-    """Generates code for a traced module. Raises DraftRefused, and Inductor's own exceptions."""
+def generate(traced: TracedModel, code: bool = True) -> GeneratedCode:
+    """Generates code for a traced module, whose graphs stay as they are.
+
+    code: False schedules and counts the launches alone, and leaves the texts empty.
+    Raises DraftRefused, and Inductor's own exceptions.
+    """
     assert traced.loops is not None
+    taken = current_decisions()
     with tracing_loops(traced.loops):
-        text, constants = _generated(traced.graph, traced.flat, traced)
+        lowered = _generated(traced.graph, traced.flat, traced, code)
+        constants, launches = dict(lowered.constants), list(lowered.launches)
         bodies = []
         for number, body in enumerate(traced.loops.bodies):
-            step_text, step_constants = _generated(body.graph, body.flat, traced)
+            if taken is not None:
+                taken.step = f"step_{number}/"
+            step = _generated(body.graph, body.flat, traced, code)
             # Kernels, buffers and constants of a step get names of their own: all texts end in
             # one file.
-            bodies.append(_with_names_of_step(step_text, number))
-            constants |= {f"step_{number}_{name}": value for name, value in step_constants.items()}
+            bodies.append(_with_names_of_step(step.text, number))
+            constants |= {f"step_{number}_{name}": value for name, value in step.constants.items()}
+            launches += step.launches
     if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
         raise DraftRefused(
             f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers"
         )
-    return GeneratedCode(text, constants, tuple(bodies), channels_last(traced.graph))
+    facts = StaticFacts(launches=tuple(launches))
+    return GeneratedCode(lowered.text, constants, tuple(bodies), lowered.channels_last, facts)
 
 
 def _with_names_of_step(text: str, number: int) -> str:
@@ -61,27 +85,49 @@ def _with_names_of_step(text: str, number: int) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _LoweredGraph:
+    """Text, constants and launches of one graph: forward's own, or the step of a loop."""
+
+    text: str
+    constants: dict[str, Any]
+    channels_last: bool
+    launches: list[LaunchFacts]
+
+
 def _generated(
-    graph: torch.fx.GraphModule, flat: list[Any], traced: TracedModel
-) -> tuple[str, dict[str, Any]]:
+    traced_graph: torch.fx.GraphModule, flat: list[Any], traced: TracedModel, code: bool
+) -> _LoweredGraph:
     import torch
+    from torch._inductor import config
     from torch._inductor.compile_fx import _recursive_post_grad_passes
     from torch._inductor.debug import DebugContext
     from torch._inductor.virtualized import V
 
-    with V.set_fake_mode(traced.mode), torch.no_grad():
+    # The passes change a graph in place: they get a copy, so that it can be lowered again.
+    graph = torch.fx.GraphModule(traced_graph, copy.deepcopy(traced_graph.graph))
+    loop_ordering = config.loop_ordering_after_fusion and not keeps_loops()
+    with (
+        V.set_fake_mode(traced.mode),
+        torch.no_grad(),
+        config.patch(loop_ordering_after_fusion=loop_ordering),
+    ):
         # Passes over the graph, then Inductor's lowering, scheduling and code generation.
         join_attention(graph, traced.mode, traced.for_gpu)
         nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)
+<<<<<<< HEAD
         _round_at_casts(graph)
+=======
+        layout = channels_last(graph)
+>>>>>>> 2f22b99e (Decide over the compiler's draft by site, and choose among plans)
         lowering = lowering_on_gpu()(
             graph,
             example_inputs=flat,
             shape_env=traced.sizes.env,
             is_inference=True,
-            layout_opt=channels_last(graph),
+            layout_opt=layout,
         )
         with (
             V.set_graph_handler(lowering),
@@ -89,8 +135,24 @@ def _generated(
             V.set_debug_handler(DebugContext()),
         ):
             lowering.run(*flat)
-            wrapper: Any = lowering.codegen()[0]
-    return str(getattr(wrapper, "value", wrapper)), dict(lowering.constants)
+            text, launches = _scheduled(lowering, code)
+    return _LoweredGraph(text, dict(lowering.constants), layout, launches)
+
+
+def _scheduled(lowering: GraphLowering, code: bool) -> tuple[str, list[LaunchFacts]]:
+    """Schedules a lowered graph. Returns its code, if wanted, and its launches, if a plan is being lowered."""
+    text = ""
+    if code:
+        wrapper: Any = lowering.codegen()[0]
+        text = str(getattr(wrapper, "value", wrapper))
+    else:
+        lowering.init_wrapper_code()
+        lowering._update_scheduler()
+    taken = current_decisions()
+    if taken is None:
+        return text, []
+    open_scheduled_fusions(lowering.scheduler, taken)
+    return text, count_launches(lowering.scheduler, scheduled_sites(lowering.scheduler))
 
 
 def _round_at_casts(graph: torch.fx.GraphModule) -> None:
@@ -148,7 +210,11 @@ def channels_last(graph: torch.fx.GraphModule) -> bool:
     aten = torch.ops.aten
     convolutions = [n for n in graph.graph.nodes if n.target is aten.convolution.default]
     weights = [n.args[1].meta["val"] for n in convolutions]
+    if not any(w.dim() == 4 for w in weights):
+        return False
     grouped = any(
         n.args[8] != 1 and w.shape[1] != 1 for n, w in zip(convolutions, weights, strict=True)
     )
-    return any(w.dim() == 4 for w in weights) and not grouped
+    default = CONTIGUOUS if grouped else CHANNELS_LAST
+    layout = decide("layout", WHOLE_GRAPH, default, (CHANNELS_LAST, CONTIGUOUS))
+    return layout == CHANNELS_LAST

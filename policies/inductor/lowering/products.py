@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.decisions.deciding import decide
+from kernelwright.policies.inductor.decisions.sites import operator_site
 from kernelwright.policies.inductor.inductor_patches import size_hint
 from kernelwright.policies.inductor.lowering.split_products import (
+    can_split,
     is_column_major,
     split_product,
     worth_splitting,
@@ -55,12 +58,13 @@ def _product(
     aten = torch.ops.aten
 
     def lowered(a: TensorBox, b: TensorBox, **options: Any) -> Any:
-        if use_native_matmul(a, b):
-            # Large fp32 products run on tensor cores, in three parts.
-            if split and worth_splitting(a, b):
-                return split_product(a, b)
+        form = _product_form(a, b, split) if use_native_matmul(a, b) else "sum"
+        # Large fp32 products run on tensor cores, in three parts.
+        if form == "parts":
+            return split_product(a, b)
+        if form == "dot":
             _store_half_operands(a, b)
-            return by_dot(a, copy_row_major(b) if is_worth_transposing(a, b) else b, **options)
+            return by_dot(a, copy_row_major(b) if _copies_right(a, b) else b, **options)
         wide_a, wide_b = (
             lowerings[aten.unsqueeze](a, left_axis),
             lowerings[aten.unsqueeze](b, right_axis),
@@ -68,6 +72,23 @@ def _product(
         return lowerings[aten.sum](lowerings[aten.mul](wide_a, wide_b), [axis])
 
     return lowered
+
+
+def _product_form(a: TensorBox, b: TensorBox, split: bool) -> str:
+    """Decides the form of a product that tl.dot can compute: `dot`, `parts` or `sum`."""
+    forms = ["dot", "sum"]
+    if split and can_split(a, b):
+        forms.append("parts")
+    default = "parts" if split and worth_splitting(a, b) else "dot"
+    return decide("product", operator_site(), default, forms)
+
+
+def _copies_right(a: TensorBox, b: TensorBox) -> bool:
+    """Decides whether the right operand is copied to row-major order first."""
+    if not is_column_major(b):
+        return False
+    default = "row_major" if is_worth_transposing(a, b) else "in_place"
+    return decide("right", operator_site(), default, ("row_major", "in_place")) == "row_major"
 
 
 def _store_half_operands(*operands: Any) -> None:
@@ -80,10 +101,15 @@ def _store_half_operands(*operands: Any) -> None:
     columns: a gated layer of Llama took six times as long (H200, bfloat16).
     """
     import torch
+    from torch._inductor.ir import IRNode
 
-    for operand in operands:
-        if operand.get_dtype() in (torch.float16, torch.bfloat16):
-            operand.realize()
+    half = [x for x in operands if x.get_dtype() in (torch.float16, torch.bfloat16)]
+    computed = [x for x in half if not IRNode.is_realized_node(x.data)]
+    if not computed:
+        return
+    form = decide("operands", operator_site(), "stored", ("stored", "computed"))
+    for operand in computed if form == "stored" else ():
+        operand.realize()
 
 
 def is_worth_transposing(a: TensorBox, b: TensorBox) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.policies.inductor.decisions.deciding import decide
+from kernelwright.policies.inductor.decisions.sites import operator_site
 from kernelwright.policies.inductor.inductor_patches import size_hint
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ def online_softmax() -> None:
             x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None
         )
         (extent,) = arguments["reduction_ranges"]
-        if size_hint(extent) < MIN_ROW_ELEMENTS:
+        default = "two_passes" if size_hint(extent) < MIN_ROW_ELEMENTS else "one_pass"
+        passes = decide("softmax", operator_site(), default, ("two_passes", "one_pass"))
+        if passes == "two_passes":
             return plain(x, dim)
         return OnlineSoftmaxReduction.create(input_node=x, num_output=2, **arguments)
 

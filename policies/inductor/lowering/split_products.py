@@ -46,18 +46,25 @@ MIN_EXPONENT = -100.0
 """The least exponent of two a scale has: its inverse is a number of fp32 too."""
 
 
-def worth_splitting(a: TensorBox, b: TensorBox) -> bool:
-    """Whether a product of fp32 is large enough, at the problem's own sizes, for its operands to be split first."""
+def can_split(a: TensorBox, b: TensorBox) -> bool:
+    """Whether a product is of fp32, and the rows of its parts can be copied in vectors."""
     import torch
 
     if a.get_dtype() != torch.float32 or b.get_dtype() != torch.float32:
         return False
-    *batch, rows, depth = map(size_hint, a.get_size())
+    rows, depth = map(size_hint, a.get_size()[-2:])
     columns = size_hint(b.get_size()[-1])
     # Extents of the contiguous axes, which are copied in vectors.
     beside = [rows if is_column_major(a) else depth, depth if is_column_major(b) else columns]
-    if any(extent % VECTOR_ELEMENTS for extent in beside):
+    return not any(extent % VECTOR_ELEMENTS for extent in beside)
+
+
+def worth_splitting(a: TensorBox, b: TensorBox) -> bool:
+    """Whether a product of fp32 is large enough, at the problem's own sizes, for its operands to be split first."""
+    if not can_split(a, b):
         return False
+    *batch, rows, depth = map(size_hint, a.get_size())
+    columns = size_hint(b.get_size()[-1])
     return (
         rows * columns >= MIN_PRODUCTS_PER_ELEMENT * (rows + columns)
         and math.prod(batch) * rows * columns * depth >= MIN_PRODUCTS

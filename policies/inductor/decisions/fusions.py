@@ -1,0 +1,202 @@
+"""The decisions `fuse` and `loops`: which operations share a kernel, and whether loops are reordered for that.
+
+Inductor fuses the pair with the highest score first. Sites are pairs of operations before any fusion: of a producer and
+its consumer, or of two that read the same buffer. A pair that Inductor fused can be held apart. A pair that it
+could have fused, and did not, because another fusion was better scored or a heuristic forbade it, can be put first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.policies.inductor.decisions.deciding import Deciding, current_decisions
+from kernelwright.policies.inductor.decisions.plan import WHOLE_GRAPH
+from kernelwright.policies.inductor.decisions.sites import (
+    operator_of_site,
+    pair_site,
+    scheduled_sites,
+)
+
+if TYPE_CHECKING:
+    from torch._inductor.scheduler import BaseSchedulerNode, Scheduler
+
+TOGETHER, APART = "together", "apart"
+REORDER, KEEP = "reorder", "keep"
+FIRST_SCORE = 10
+"""Score of the kind of a fusion that a plan puts first; Inductor's own are at most 2."""
+
+
+def open_fusions() -> None:
+    """Lets plans decide about fusions, for the rest of this process."""
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.scheduler import Scheduler
+
+    if hasattr(Scheduler.can_fuse, "plain"):
+        return
+    legal: Callable[..., bool] = Scheduler.can_fuse
+    reordered: Callable[..., int] = Scheduler.shared_data_after_reordering_loop
+    worthwhile: Callable[..., bool] = InductorChoices.can_fuse
+    beside: Callable[..., bool] = InductorChoices.can_fuse_horizontal
+    scored: Callable[..., Any] = InductorChoices.score_fusion
+
+    def can_fuse(
+        self: Scheduler,
+        node1: BaseSchedulerNode,
+        node2: BaseSchedulerNode,
+        *args: Any,
+        **named: Any,
+    ) -> bool:
+        taken = current_decisions()
+        if taken is None:
+            return legal(self, node1, node2, *args, **named)
+        if _chosen_pairs(taken, self, node1, node2, APART):
+            return False
+        fusable = legal(self, node1, node2, *args, **named)
+        if fusable:
+            _fusable_pairs(self).update(_adjacent_pairs(self, node1, node2))
+        return fusable
+
+    def shared_data_after_reordering_loop(
+        self: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode
+    ) -> int:
+        taken = current_decisions()
+        if taken is None:
+            return reordered(self, node1, node2)
+        names = scheduled_sites(self)
+        site = pair_site(names[_last(node1)], names[_first(node2)])
+        if taken.chosen("loops", site) == KEEP:
+            taken.decide("loops", site, REORDER, (REORDER, KEEP))
+            return -1
+        shared = reordered(self, node1, node2)
+        if shared >= 0:
+            taken.decide("loops", site, REORDER, (REORDER, KEEP))
+        return shared
+
+    def choices_can_fuse(
+        scheduler: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode, score: int
+    ) -> bool:
+        return worthwhile(scheduler, node1, node2, score) or _is_first(scheduler, node1, node2)
+
+    def can_fuse_horizontal(
+        scheduler: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode, score: int
+    ) -> bool:
+        return beside(scheduler, node1, node2, score) or _is_first(scheduler, node1, node2)
+
+    def score_fusion(
+        scheduler: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode
+    ) -> Any:
+        score = scored(scheduler, node1, node2)
+        if not _is_first(scheduler, node1, node2):
+            return score
+        return type(score)(FIRST_SCORE, *_fields(score)[1:])
+
+    can_fuse.plain = legal  # type: ignore[attr-defined]
+    Scheduler.can_fuse = can_fuse  # type: ignore[method-assign]
+    Scheduler.shared_data_after_reordering_loop = shared_data_after_reordering_loop  # type: ignore[method-assign]
+    InductorChoices.can_fuse = staticmethod(choices_can_fuse)  # type: ignore[method-assign]
+    InductorChoices.can_fuse_horizontal = staticmethod(can_fuse_horizontal)  # type: ignore[method-assign]
+    InductorChoices.score_fusion = staticmethod(score_fusion)  # type: ignore[method-assign]
+
+
+def open_scheduled_fusions(scheduler: Scheduler, taken: Deciding) -> None:
+    """Records the decisions about fusions of a schedule: of pairs in one kernel, and of pairs that could be."""
+    names = scheduled_sites(scheduler)
+    kernel_of: dict[str, int] = {}
+    for number, kernel in enumerate(scheduler.nodes):
+        for node in kernel.get_nodes():
+            kernel_of[node.get_name()] = number
+    pairs: dict[tuple[str, str], None] = {}
+    for kernel in scheduler.nodes:
+        members = list(kernel.get_nodes())
+        for producer in members:
+            for consumer in members:
+                if _reads(consumer, producer):
+                    pairs[producer.get_name(), consumer.get_name()] = None
+    pairs.update(dict.fromkeys(sorted(_fusable_pairs(scheduler))))
+    for first, second in pairs:
+        if operator_of_site(names[first]) == operator_of_site(names[second]):
+            continue  # parts of one operator's result, which belong together
+        is_together = kernel_of.get(first) == kernel_of.get(second)
+        site = pair_site(names[first], names[second])
+        chosen = taken.chosen("fuse", site)
+        # The default is unknown where the plan has chosen: it is the other alternative.
+        default = TOGETHER if (chosen == APART or (chosen is None and is_together)) else APART
+        taken.decide("fuse", site, default, (TOGETHER, APART))
+
+
+def _last(node: BaseSchedulerNode) -> str:
+    return str(list(node.get_nodes())[-1].get_name())
+
+
+def _first(node: BaseSchedulerNode) -> str:
+    return str(next(iter(node.get_nodes())).get_name())
+
+
+def _reads(consumer: BaseSchedulerNode, producer: BaseSchedulerNode) -> bool:
+    written = producer.get_buffer_names()
+    return any(dep.name in written for dep in consumer.read_writes.reads)
+
+
+def _fusable_pairs(scheduler: Scheduler) -> set[tuple[str, str]]:
+    """The pairs that Inductor could have fused at some time, by their operations' names."""
+    pairs: set[tuple[str, str]] | None = getattr(scheduler, "fusable_pairs", None)
+    if pairs is None:
+        pairs = scheduler.fusable_pairs = set()  # type: ignore[attr-defined]
+    return pairs
+
+
+def _adjacent_pairs(
+    scheduler: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode
+) -> Iterator[tuple[str, str]]:
+    """Yields the pairs of operations by which two kernels are neighbours: producer and consumer, or else readers
+    of a common buffer.
+    """
+    pairs = [
+        (first.get_name(), second.get_name())
+        for first in node1.get_nodes()
+        for second in node2.get_nodes()
+        if _reads(second, first)
+    ]
+    yield from pairs or [(_last(node1), _first(node2))]
+
+
+def _chosen_pairs(
+    taken: Deciding,
+    scheduler: Scheduler,
+    node1: BaseSchedulerNode,
+    node2: BaseSchedulerNode,
+    alternative: str,
+) -> bool:
+    """Whether the plan chooses an alternative for some pair of two kernels' operations; records that the
+    decision is open.
+    """
+    names = scheduled_sites(scheduler)
+    for first in node1.get_nodes():
+        for second in node2.get_nodes():
+            for one, other in ((first, second), (second, first)):
+                site = pair_site(names[one.get_name()], names[other.get_name()])
+                if taken.chosen("fuse", site) == alternative:
+                    default = TOGETHER if alternative == APART else APART
+                    taken.decide("fuse", site, default, (TOGETHER, APART))
+                    return True
+    return False
+
+
+def _is_first(scheduler: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+    taken = current_decisions()
+    return taken is not None and _chosen_pairs(taken, scheduler, node1, node2, TOGETHER)
+
+
+def _fields(score: Any) -> list[Any]:
+    import dataclasses
+
+    return [getattr(score, field.name) for field in dataclasses.fields(score)]
+
+
+def keeps_loops() -> bool:
+    """Whether a plan keeps the loops of the whole graph as they are."""
+    taken = current_decisions()
+    if taken is None:
+        return False
+    return taken.decide("loops", WHOLE_GRAPH, REORDER, (REORDER, KEEP)) == KEEP

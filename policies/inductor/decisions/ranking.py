@@ -1,0 +1,89 @@
+"""Chooses the most promising plans of a problem by their counts, without running a kernel. Imports no torch.
+
+Every single choice is counted. Choices with fewer predicted bytes than the default are then joined, the best first, as
+long as each makes the plan better. Plans are drafted in order of predicted bytes, then launches, then operations, until
+enough distinct texts are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernelwright.policies.inductor.decisions.plan import Plan
+from kernelwright.policies.inductor.decisions.session import (
+    LoweredPlan,
+    PlanSession,
+    without_plan_line,
+)
+
+MAX_COUNTED = 64
+"""Single choices counted at most: each takes about half a second."""
+MAX_JOINED = 6
+"""Choices joined to one plan at most."""
+
+HasTime = Callable[[], bool]
+
+
+def promising_plans(
+    session: PlanSession,
+    variants: int,
+    has_time: HasTime = lambda: True,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[LoweredPlan]:
+    """Returns the default draft and up to `variants` further distinct drafts, the most promising first.
+
+    has_time: asked before each plan; the plans so far are returned once it says no.
+    """
+    counted = rank_plans(session, has_time, say)
+    drafts = [session.default]
+    texts = {session.default.draft.source}
+    for lowered in counted:
+        if len(drafts) > variants or not has_time():
+            break
+        say(f"drafting plan {len(drafts)} of {variants}: {lowered.plan}")
+        drafted = session.lower(lowered.plan)
+        text = without_plan_line(drafted.draft.source)
+        if text and text not in texts:
+            texts.add(text)
+            drafts.append(drafted)
+    return drafts
+
+
+def rank_plans(
+    session: PlanSession, has_time: HasTime, say: Callable[[str], None]
+) -> list[LoweredPlan]:
+    """Returns counted plans of one choice, and of joined choices, the most promising first."""
+    choices = session.default.choices[:MAX_COUNTED]
+    singles: list[LoweredPlan] = []
+    for number, choice in enumerate(choices, 1):
+        if not has_time():
+            break
+        say(f"counting decision {number} of {len(choices)}: {choice}")
+        counted = session.count(Plan().with_choice(choice))
+        if not counted.refused:
+            singles.append(counted)
+    singles.sort(key=_rank)
+    joined = _join(session, singles, has_time)
+    return sorted([*joined, *singles], key=_rank)
+
+
+def _join(session: PlanSession, singles: list[LoweredPlan], has_time: HasTime) -> list[LoweredPlan]:
+    """Returns the plans on the way to one that joins the choices with fewer bytes than the default."""
+    better = [plan for plan in singles if plan.facts.bytes < session.default.facts.bytes]
+    if not better:
+        return []
+    best = better[0]
+    joined: list[LoweredPlan] = []
+    for single in better[1:MAX_JOINED]:
+        if not has_time():
+            break
+        plan = best.plan.with_choice(single.plan.choices[0])
+        counted = session.count(plan)
+        if not counted.refused and counted.facts.rank < best.facts.rank:
+            best = counted
+            joined.append(counted)
+    return joined
+
+
+def _rank(lowered: LoweredPlan) -> tuple[tuple[int, int, int], str]:
+    return lowered.facts.rank, str(lowered.plan)

@@ -1,0 +1,46 @@
+"""The decisions `reduction` and `row`: parts in two kernels or one kernel, and a whole row in registers or a loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernelwright.policies.inductor.decisions.deciding import decide
+from kernelwright.policies.inductor.decisions.sites import operator_site
+
+if TYPE_CHECKING:
+    from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
+
+LEAST_PART = 256
+"""Smallest number of elements in a part: a shorter one is not worth a program of its own."""
+FULL_GRID = 528
+"""Programs that fill a large GPU: four for each of 132 multiprocessors."""
+
+
+def decide_splits(default: int, reduced: int, results: int) -> int:
+    """Returns into how many parts each of a reduction's results is split; 1 for a single kernel.
+
+    reduced: elements summed for a result; results: number of results, both at the problem's own sizes.
+    """
+    parts = default if default > 1 else _parts_for_full_grid(reduced, results)
+    if parts < 2:
+        return default
+    preferred = "parts" if default > 1 else "whole"
+    form = decide("reduction", operator_site(), preferred, ("whole", "parts"))
+    return parts if form == "parts" else 1
+
+
+def _parts_for_full_grid(reduced: int, results: int) -> int:
+    """Returns a power of two by which the results fill a GPU, of parts that are not too short."""
+    most = min(FULL_GRID // max(results, 1), reduced // LEAST_PART)
+    return 1 << (most.bit_length() - 1) if most > 1 else 1
+
+
+def decide_row(features: SIMDKernelFeatures, in_block: bool) -> bool:
+    """Returns whether a kernel holds a whole row in registers. A loop is always legal; a block needs a bounded row."""
+    if not in_block:
+        return False
+    nodes = list(features.reduction_nodes())
+    origin = getattr(nodes[0].node, "origin_node", None) if nodes else None
+    if origin is None:
+        return True
+    return decide("row", str(origin.name), "block", ("block", "loop")) == "block"

@@ -1,0 +1,150 @@
+"""A session with the process that traces a problem once and lowers it for each plan. Imports no torch.
+
+with PlanSession(conversation) as session:
+    session.default.opened           # the decisions of the default draft
+    session.count(plan).facts        # launches, bytes and operations, without a text
+    session.lower(plan).draft        # the plan's draft
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from kernelwright.policies.base import Value
+from kernelwright.policies.inductor.decisions.deciding import OpenDecision
+from kernelwright.policies.inductor.decisions.plan import Choice, Plan, PlanRefused
+from kernelwright.policies.inductor.decisions.static_facts import StaticFacts
+from kernelwright.policies.inductor.draft import DRAFT_GRACE_SECONDS, Draft, DraftMode
+
+PLAN_PROCESS_ENTRY = "kernelwright.policies.inductor.decisions.plan_process:serve"
+"""Entry point (`module:function`) of the sandboxed process."""
+PLAN_SECONDS = 60.0
+"""Time limit of a further plan."""
+
+
+class LoweredPlan(Value):
+    """A plan with the draft that the compiler makes of it."""
+
+    plan: Plan = Plan()
+    draft: Draft = Draft()
+    """The draft; without a source if the plan was counted only."""
+    facts: StaticFacts = StaticFacts()
+    opened: tuple[OpenDecision, ...] = ()
+    """Decisions that are open under this plan."""
+    refused: str = ""
+    """Reason why the plan has no draft or counts, in one line."""
+    seconds: float = 0.0
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The legal choices beyond this plan: one more decision at a site that the plan leaves alone."""
+        return tuple(
+            choice
+            for decision in self.opened
+            for choice in decision.choices
+            if self.plan.alternative_at(choice.decision, choice.site) is None
+        )
+
+
+class Conversation(Protocol):
+    """Messages to and from the sandboxed process."""
+
+    def receive(self, seconds: float) -> dict[str, Any]:
+        """Returns the next answer; `{"refused": text}` if the process died or exceeded the limit."""
+
+    def ask(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Sends a message and returns its answer."""
+
+    def close(self) -> None:
+        """Ends the process."""
+
+
+class PlanSession(AbstractContextManager["PlanSession"]):
+    """Lowers plans of one problem. Plans that were lowered before are not lowered again."""
+
+    def __init__(self, conversation: Conversation, mode: DraftMode, seconds: float) -> None:
+        """Waits for the default draft, for at most so many seconds."""
+        self._conversation, self._mode = conversation, mode
+        self._lowered: dict[tuple[str, bool], LoweredPlan] = {}
+        self.count_seconds: list[float] = []
+        """Seconds of each count so far."""
+        answer = conversation.receive(seconds + DRAFT_GRACE_SECONDS)
+        self.default = self._read(Plan(), answer, code=True)
+        """The default plan."""
+
+    def lower(self, plan: Plan, seconds: float = PLAN_SECONDS) -> LoweredPlan:
+        """Returns a plan with its draft, or with the reason of a refusal."""
+        return self._ask(plan, True, seconds)
+
+    def count(self, plan: Plan, seconds: float = PLAN_SECONDS) -> LoweredPlan:
+        """Returns a plan with its counts and open decisions, without a draft."""
+        return self._lowered.get((str(plan), True)) or self._ask(plan, False, seconds)
+
+    def lower_text(self, plan: str, seconds: float = PLAN_SECONDS) -> LoweredPlan:
+        """Returns the draft of a plan's text, lowered anew, or the refusal of a text that is no plan."""
+        try:
+            parsed = Plan.parse(plan)
+        except PlanRefused as error:
+            return LoweredPlan(refused=str(error))
+        return self._lower_anew(parsed, True, seconds)
+
+    def _ask(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:
+        if known := self._lowered.get((str(plan), code)):
+            return known
+        return self._lower_anew(plan, code, seconds)
+
+    def _lower_anew(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:
+        if self.default.refused:
+            return LoweredPlan(plan=plan, refused=self.default.refused)
+        message = {"plan": str(plan), "code": code, "seconds": seconds}
+        answer = self._conversation.ask(message, seconds + DRAFT_GRACE_SECONDS)
+        return self._read(plan, answer, code)
+
+    def _read(self, plan: Plan, answer: dict[str, Any], code: bool) -> LoweredPlan:
+        fields = {name: answer[name] for name in Draft.model_fields if name in answer}
+        source = with_plan_line(fields.get("source", ""), plan)
+        draft = Draft.model_validate(
+            {**fields, "mode": self._mode, "source": source, "plan": str(plan)}
+        )
+        lowered = LoweredPlan(
+            plan=plan,
+            draft=draft,
+            facts=StaticFacts.model_validate(answer.get("facts", {})),
+            opened=tuple(map(OpenDecision.model_validate, answer.get("opened", ()))),
+            refused=draft.refused,
+            seconds=draft.seconds,
+        )
+        self._lowered[str(plan), code] = lowered
+        if not code:
+            self.count_seconds.append(lowered.seconds)
+        return lowered
+
+    def __exit__(self, *_: object) -> None:
+        self._conversation.close()
+
+
+PLAN_MARK = "# Decisions: "
+"""Beginning of the line in a draft's head that writes its plan."""
+
+
+def with_plan_line(source: str, plan: Plan) -> str:
+    """Returns a draft with its plan in its head; the text itself for the default plan."""
+    if plan.is_default or not source:
+        return source
+    head, _, body = source.partition("\n")
+    return f"{head}\n{PLAN_MARK}{plan}\n{body}"
+
+
+def without_plan_line(source: str) -> str:
+    """Returns a draft without the line of its plan: equal texts are equal drafts."""
+    lines = source.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(PLAN_MARK))
+
+
+def plan_of_source(source: str) -> Plan:
+    """Returns the plan that a draft's head names. Raises PlanRefused."""
+    for line in source.splitlines():
+        if line.startswith(PLAN_MARK):
+            return Plan.parse(line.removeprefix(PLAN_MARK))
+    return Plan()
