@@ -162,8 +162,8 @@ def _loss(plan: LoweredPlan, chosen: LoweredPlan, is_timed: bool) -> str:
     """Returns why a correct plan was not chosen."""
     if is_timed:
         return "slower"
-    more = plan.facts.bytes / max(chosen.facts.bytes, 1) - 1
-    return f"{more:+.1%} predicted bytes" if more else "as many predicted bytes"
+    change = plan.facts.bytes / max(chosen.facts.bytes, 1) - 1
+    return f"{change:+.1%} predicted bytes" if change else "as many predicted bytes"
 
 
 def _one_line(text: str) -> str:

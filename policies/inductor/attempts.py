@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.decisions.deciding import (
-    Deciding,
-    current_decisions,
+    ActivePlan,
+    active_plan,
     deciding,
 )
 from kernelwright.policies.inductor.decisions.plan import Plan
@@ -138,17 +138,17 @@ class TracedAttempt:
         """
         if plan is None:
             return self._draft_fields(generated_code(self.traced))
-        with deciding(plan) as taken:
+        with deciding(plan) as active:
             generated = generated_code(self.traced)
-            taken.require_legal()
+            active.require_legal()
             fields = self._draft_fields(generated)
-        return {**fields, **_decided_fields(taken, generated)}
+        return {**fields, **_decided_fields(active, generated)}
 
     def count(self, plan: Plan) -> dict[str, Any]:
         """Returns the fields of a LoweredPlan without a draft: the graph is scheduled, and no code is generated."""
-        with deciding(plan) as taken:
+        with deciding(plan) as active:
             generated = generated_code(self.traced, code=False)
-        return _decided_fields(taken, generated)
+        return _decided_fields(active, generated)
 
     def _draft_fields(self, generated: GeneratedCode) -> dict[str, Any]:
         from kernelwright.policies.inductor.writing.candidate import write_candidate
@@ -169,10 +169,10 @@ class TracedAttempt:
         }  # fmt: skip
 
 
-def _decided_fields(taken: Deciding, generated: GeneratedCode) -> dict[str, Any]:
+def _decided_fields(active: ActivePlan, generated: GeneratedCode) -> dict[str, Any]:
     return {
         "facts": generated.facts.model_dump(mode="json"),
-        "opened": [decision.model_dump(mode="json") for decision in taken.opened],
+        "opened": [decision.model_dump(mode="json") for decision in active.opened],
     }
 
 
@@ -219,9 +219,9 @@ def generated_code(traced: TracedModel, code: bool = True) -> GeneratedCode:
     except DraftRefused:
         raise
     except Exception as error:  # whatever Inductor raises; its own reason is told where the second attempt fails, too
-        taken = current_decisions()
-        if taken is not None:
-            taken.restart()
+        active = active_plan()
+        if active is not None:
+            active.restart()
         try:
             with config.patch(max_fusion_size=1):
                 return generate(traced, code)
@@ -230,7 +230,7 @@ def generated_code(traced: TracedModel, code: bool = True) -> GeneratedCode:
 
 
 def _slices_end_outside(traced: TracedModel, attempts: Attempts) -> bool:
-    """Whether slices that are taken to lie in their axes do not, at some size of the problem, or may not."""
+    """Whether slices that are active to lie in their axes do not, at some size of the problem, or may not."""
     from kernelwright.policies.inductor.tracing.sizes import is_extent
 
     traced.slices.simplify(traced.sizes.env.replace)

@@ -35,7 +35,7 @@ class OpenDecision(Value):
         )
 
 
-class Deciding:
+class ActivePlan:
     """A plan while it is lowered, and the decisions that were open on the way."""
 
     def __init__(self, plan: Plan) -> None:
@@ -76,14 +76,14 @@ class Deciding:
         for choice in self._plan.choices:
             opened = self._opened.get((choice.decision, choice.site))
             if choice.decision not in DECISIONS:
-                known = ", ".join(DECISIONS)
-                raise PlanRefused(f"there is no decision {choice.decision!r}: it is one of {known}")
+                decisions = ", ".join(DECISIONS)
+                raise PlanRefused(f"there is no decision {choice.decision!r}: choose {decisions}")
             if opened is None:
                 sites = [site for name, site in self._opened if name == choice.decision]
-                places = ", ".join(sites) or "nowhere in this graph"
+                open_sites = ", ".join(sites) or "nowhere in this graph"
                 raise PlanRefused(
                     f"{choice.decision}@{choice.site} is not open under this plan: "
-                    f"{choice.decision} is open at {places}"
+                    f"{choice.decision} is open at {open_sites}"
                 )
             if choice.alternative not in opened.alternatives:
                 legal = ", ".join(opened.alternatives)
@@ -92,26 +92,26 @@ class Deciding:
                 )
 
 
-_current: ContextVar[Deciding | None] = ContextVar("deciding", default=None)
+_current: ContextVar[ActivePlan | None] = ContextVar("deciding", default=None)
 
 
 @contextlib.contextmanager
-def deciding(plan: Plan) -> Iterator[Deciding]:
+def deciding(plan: Plan) -> Iterator[ActivePlan]:
     """Takes the plan's decisions in the block."""
-    taken = Deciding(plan)
-    token = _current.set(taken)
+    active = ActivePlan(plan)
+    token = _current.set(active)
     try:
-        yield taken
+        yield active
     finally:
         _current.reset(token)
 
 
-def current_decisions() -> Deciding | None:
+def active_plan() -> ActivePlan | None:
     """Returns the plan being lowered; None outside of a block of `deciding`."""
     return _current.get()
 
 
 def decide(decision: str, site: str, default: str, alternatives: Sequence[str]) -> str:
     """Returns the alternative of a decision at a site: the plan's, or else the default."""
-    taken = _current.get()
-    return default if taken is None else taken.decide(decision, site, default, alternatives)
+    active = _current.get()
+    return default if active is None else active.decide(decision, site, default, alternatives)

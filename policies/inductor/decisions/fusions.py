@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.inductor.decisions.deciding import Deciding, current_decisions
+from kernelwright.policies.inductor.decisions.deciding import ActivePlan, active_plan
 from kernelwright.policies.inductor.decisions.plan import WHOLE_GRAPH
 from kernelwright.policies.inductor.decisions.sites import (
     operator_of_site,
@@ -47,10 +47,10 @@ def open_fusions() -> None:
         *args: Any,
         **named: Any,
     ) -> bool:
-        taken = current_decisions()
-        if taken is None:
+        active = active_plan()
+        if active is None:
             return legal(self, node1, node2, *args, **named)
-        if _chosen_pairs(taken, self, node1, node2, APART):
+        if _chosen_pairs(active, self, node1, node2, APART):
             return False
         fusable = legal(self, node1, node2, *args, **named)
         if fusable:
@@ -60,17 +60,17 @@ def open_fusions() -> None:
     def shared_data_after_reordering_loop(
         self: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode
     ) -> int:
-        taken = current_decisions()
-        if taken is None:
+        active = active_plan()
+        if active is None:
             return reordered(self, node1, node2)
         names = scheduled_sites(self)
         site = pair_site(names[_last(node1)], names[_first(node2)])
-        if taken.chosen("loops", site) == KEEP:
-            taken.decide("loops", site, REORDER, (REORDER, KEEP))
+        if active.chosen("loops", site) == KEEP:
+            active.decide("loops", site, REORDER, (REORDER, KEEP))
             return -1
         shared = reordered(self, node1, node2)
         if shared >= 0:
-            taken.decide("loops", site, REORDER, (REORDER, KEEP))
+            active.decide("loops", site, REORDER, (REORDER, KEEP))
         return shared
 
     def choices_can_fuse(
@@ -99,7 +99,7 @@ def open_fusions() -> None:
     InductorChoices.score_fusion = staticmethod(score_fusion)  # type: ignore[method-assign]
 
 
-def open_scheduled_fusions(scheduler: Scheduler, taken: Deciding) -> None:
+def open_scheduled_fusions(scheduler: Scheduler, active: ActivePlan) -> None:
     """Records the decisions about fusions of a schedule: of pairs in one kernel, and of pairs that could be."""
     names = scheduled_sites(scheduler)
     kernel_of: dict[str, int] = {}
@@ -119,10 +119,10 @@ def open_scheduled_fusions(scheduler: Scheduler, taken: Deciding) -> None:
             continue  # parts of one operator's result, which belong together
         is_together = kernel_of.get(first) == kernel_of.get(second)
         site = pair_site(names[first], names[second])
-        chosen = taken.chosen("fuse", site)
+        chosen = active.chosen("fuse", site)
         # The default is unknown where the plan has chosen: it is the other alternative.
         default = TOGETHER if (chosen == APART or (chosen is None and is_together)) else APART
-        taken.decide("fuse", site, default, (TOGETHER, APART))
+        active.decide("fuse", site, default, (TOGETHER, APART))
 
 
 def _last(node: BaseSchedulerNode) -> str:
@@ -162,7 +162,7 @@ def _adjacent_pairs(
 
 
 def _chosen_pairs(
-    taken: Deciding,
+    active: ActivePlan,
     scheduler: Scheduler,
     node1: BaseSchedulerNode,
     node2: BaseSchedulerNode,
@@ -174,18 +174,18 @@ def _chosen_pairs(
     names = scheduled_sites(scheduler)
     for first in node1.get_nodes():
         for second in node2.get_nodes():
-            for one, other in ((first, second), (second, first)):
-                site = pair_site(names[one.get_name()], names[other.get_name()])
-                if taken.chosen("fuse", site) == alternative:
+            for producer, consumer in ((first, second), (second, first)):
+                site = pair_site(names[producer.get_name()], names[consumer.get_name()])
+                if active.chosen("fuse", site) == alternative:
                     default = TOGETHER if alternative == APART else APART
-                    taken.decide("fuse", site, default, (TOGETHER, APART))
+                    active.decide("fuse", site, default, (TOGETHER, APART))
                     return True
     return False
 
 
 def _is_first(scheduler: Scheduler, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
-    taken = current_decisions()
-    return taken is not None and _chosen_pairs(taken, scheduler, node1, node2, TOGETHER)
+    active = active_plan()
+    return active is not None and _chosen_pairs(active, scheduler, node1, node2, TOGETHER)
 
 
 def _fields(score: Any) -> list[Any]:
@@ -196,7 +196,7 @@ def _fields(score: Any) -> list[Any]:
 
 def keeps_loops() -> bool:
     """Whether a plan keeps the loops of the whole graph as they are."""
-    taken = current_decisions()
-    if taken is None:
+    active = active_plan()
+    if active is None:
         return False
-    return taken.decide("loops", WHOLE_GRAPH, REORDER, (REORDER, KEEP)) == KEEP
+    return active.decide("loops", WHOLE_GRAPH, REORDER, (REORDER, KEEP)) == KEEP

@@ -1,4 +1,4 @@
-"""The menu of a draft: its launches, and numbered decisions with what each changes. Imports no torch.
+"""The menu of a draft: its launches, and numbered decisions with the change of each. Imports no torch.
 
 A policy, a language model or a person reads the prompt and answers with one to four numbers, or `stop`:
 
@@ -30,7 +30,7 @@ MAX_LAUNCHES = 8
 MAX_OPERATORS = 6
 """Operators shown of a launch."""
 MAX_NUMBERS = 4
-"""Numbers of a reply."""
+"""Largest number of actions in a reply."""
 STOP = "stop"
 
 QUESTION = f"Answer with one to {MAX_NUMBERS} numbers, or `{STOP}`."
@@ -60,7 +60,7 @@ class PlanAction(Value):
 
 
 class LaunchMeasurement(Value):
-    """What a GPU showed of a launch; None for what was not measured."""
+    """Measurements of a launch on a GPU; None for a figure that was not measured."""
 
     milliseconds: float | None = None
     occupancy: float | None = None
@@ -159,9 +159,9 @@ def menu_of(
 
 def _described(launch: LaunchFacts) -> str:
     operators = " ".join(launch.operators[:MAX_OPERATORS])
-    more = len(launch.operators) - MAX_OPERATORS
-    if more > 0:
-        operators += f" and {more} more"
+    hidden = len(launch.operators) - MAX_OPERATORS
+    if hidden > 0:
+        operators += f" and {hidden} more"
     library = " (library)" if launch.is_library else ""
     sizes = "x".join(map(str, launch.sizes))
     return (

@@ -72,12 +72,9 @@ class Plan(Value):
 
     def with_choice(self, choice: Choice) -> Self:
         """Returns the plan with a choice in place of any other at the site."""
-        others = [
-            other
-            for other in self.choices
-            if (other.decision, other.site) != (choice.decision, choice.site)
-        ]
-        return self.with_(choices=tuple(sorted([*others, choice], key=str)))
+        site = (choice.decision, choice.site)
+        choices = [c for c in self.choices if (c.decision, c.site) != site]
+        return self.with_(choices=tuple(sorted([*choices, choice], key=str)))
 
     def alternative_at(self, decision: str, site: str) -> str | None:
         """Returns the chosen alternative of a decision at a site; None for the default."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernelwright.policies.inductor.decisions.deciding import decide
-from kernelwright.policies.inductor.decisions.sites import operator_site
+from kernelwright.policies.inductor.decisions.deciding import active_plan, decide
+from kernelwright.policies.inductor.decisions.sites import operator_site, scheduled_sites
 
 if TYPE_CHECKING:
     from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
@@ -37,10 +37,12 @@ def _parts_for_full_grid(reduced: int, results: int) -> int:
 
 def decide_row(features: SIMDKernelFeatures, in_block: bool) -> bool:
     """Returns whether a kernel holds a whole row in registers. A loop is always legal; a block needs a bounded row."""
-    if not in_block:
-        return False
-    nodes = list(features.reduction_nodes())
-    origin = getattr(nodes[0].node, "origin_node", None) if nodes else None
-    if origin is None:
+    from torch._inductor.virtualized import V
+
+    if not in_block or active_plan() is None:
+        return in_block
+    names = scheduled_sites(V.graph.scheduler)
+    sites = [names[node.get_name()] for node in features.reduction_nodes()]
+    if not sites:
         return True
-    return decide("row", str(origin.name), "block", ("block", "loop")) == "block"
+    return decide("row", sites[0], "block", ("block", "loop")) == "block"

@@ -90,8 +90,9 @@ class PlanSession(AbstractContextManager["PlanSession"]):
         return self._lower_anew(parsed, True, seconds)
 
     def _ask(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:
-        if known := self._lowered.get((str(plan), code)):
-            return known
+        earlier = self._lowered.get((str(plan), code))
+        if earlier is not None:
+            return earlier
         return self._lower_anew(plan, code, seconds)
 
     def _lower_anew(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:

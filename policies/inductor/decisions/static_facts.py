@@ -1,4 +1,4 @@
-"""Counts what a lowered graph does, without running it: launches, bytes and operations of each kernel.
+"""Counts launches, bytes and operations of a lowered graph without running it.
 
 Bytes are of each buffer that a kernel reads or writes, once, at the problem's own sizes. A buffer that stays inside a
 kernel counts nothing. Where a kernel loads the elements of a buffer again and again, its loads count, too, at a tenth:
@@ -37,7 +37,7 @@ class LaunchFacts(Value):
     operators: tuple[str, ...]
     """Names of the sites that the kernel computes, in order."""
     bytes: int
-    """Bytes read and written."""
+    """Bytes that the kernel reads and writes."""
     operations: int
     sizes: tuple[int, ...] = ()
     """Extents of the loops of the kernel's largest operation."""
@@ -45,7 +45,7 @@ class LaunchFacts(Value):
 
 
 class StaticFacts(Value):
-    """What a plan's draft does, counted without running it."""
+    """Counts of a plan's draft."""
 
     launches: tuple[LaunchFacts, ...] = ()
 

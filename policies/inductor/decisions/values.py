@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.inductor.decisions.deciding import current_decisions
+from kernelwright.policies.inductor.decisions.deciding import active_plan
 from kernelwright.policies.inductor.decisions.sites import value_site
 
 if TYPE_CHECKING:
@@ -58,17 +58,17 @@ def open_values() -> None:
 
 
 def _decide(box: StorageBox, stored: bool) -> bool:
-    taken = current_decisions()
-    assert taken is not None
+    active = active_plan()
+    assert active is not None
     default = STORE if stored else RECOMPUTE
-    return taken.decide("value", value_site(box.data), default, (STORE, RECOMPUTE)) == STORE
+    return active.decide("value", value_site(box.data), default, (STORE, RECOMPUTE)) == STORE
 
 
 def _is_open(box: StorageBox) -> bool:
     """Whether a plan is being lowered and the value is computed from memory, and not in memory."""
     from torch._inductor.ir import Pointwise
 
-    if current_decisions() is None or not isinstance(box.data, Pointwise):
+    if active_plan() is None or not isinstance(box.data, Pointwise):
         return False
     return box.num_reads() > 0
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.policies.inductor.decisions.deciding import current_decisions, decide
+from kernelwright.policies.inductor.decisions.deciding import active_plan, decide
 from kernelwright.policies.inductor.decisions.fusions import keeps_loops, open_scheduled_fusions
 from kernelwright.policies.inductor.decisions.plan import WHOLE_GRAPH
 from kernelwright.policies.inductor.decisions.sites import scheduled_sites
@@ -54,14 +54,14 @@ def generate(traced: TracedModel, code: bool = True) -> GeneratedCode:
     Raises DraftRefused, and Inductor's own exceptions.
     """
     assert traced.loops is not None
-    taken = current_decisions()
+    active = active_plan()
     with tracing_loops(traced.loops):
         lowered = _generated(traced.graph, traced.flat, traced, code)
         constants, launches = dict(lowered.constants), list(lowered.launches)
         bodies = []
         for number, body in enumerate(traced.loops.bodies):
-            if taken is not None:
-                taken.step = f"step_{number}/"
+            if active is not None:
+                active.step = f"step_{number}/"
             step = _generated(body.graph, body.flat, traced, code)
             # Kernels, buffers and constants of a step get names of their own: all texts end in
             # one file.
@@ -148,10 +148,10 @@ def _scheduled(lowering: GraphLowering, code: bool) -> tuple[str, list[LaunchFac
     else:
         lowering.init_wrapper_code()
         lowering._update_scheduler()
-    taken = current_decisions()
-    if taken is None:
+    active = active_plan()
+    if active is None:
         return text, []
-    open_scheduled_fusions(lowering.scheduler, taken)
+    open_scheduled_fusions(lowering.scheduler, active)
     return text, count_launches(lowering.scheduler, scheduled_sites(lowering.scheduler))
 
 

@@ -1,4 +1,4 @@
-"""Plans as values and texts, and how a decision is taken."""
+"""Plans as values and texts, and how a decision is active."""
 
 import pytest
 
@@ -61,15 +61,15 @@ def test_a_draft_names_its_plan_in_its_head():
 
 def test_a_decision_is_the_default_where_no_plan_speaks_of_it():
     assert decide("row", "sum_1", "block", ("block", "loop")) == "block"
-    with deciding(Plan.parse("row@sum_1 = loop")) as taken:
+    with deciding(Plan.parse("row@sum_1 = loop")) as active:
         assert decide("row", "sum_1", "block", ("block", "loop")) == "loop"
         assert decide("row", "sum_2", "block", ("block", "loop")) == "block"
-        taken.require_legal()
-    assert [(opened.site, opened.default) for opened in taken.opened] == [
+        active.require_legal()
+    assert [(opened.site, opened.default) for opened in active.opened] == [
         ("sum_1", "block"),
         ("sum_2", "block"),
     ]
-    assert [str(choice) for choice in taken.opened[0].choices] == ["row@sum_1 = loop"]
+    assert [str(choice) for choice in active.opened[0].choices] == ["row@sum_1 = loop"]
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_a_decision_is_the_default_where_no_plan_speaks_of_it():
     ],
 )
 def test_an_illegal_plan_is_refused_in_one_line(text, reason):
-    with deciding(Plan.parse(text)) as taken:
+    with deciding(Plan.parse(text)) as active:
         assert decide("row", "sum_1", "block", ("block", "loop")) == "block"
     with pytest.raises(PlanRefused, match=reason):
-        taken.require_legal()
+        active.require_legal()
 
 
 def test_every_decision_has_two_alternatives_with_a_sentence_each():
