@@ -91,9 +91,22 @@ PROBLEMS = {
 }
 
 
+class Sessions:
+    """Opens the session of a problem when a test first asks for it."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter = drafter
+        self.opened: dict[str, PlanSession] = {}
+
+    def __getitem__(self, name: str) -> PlanSession:
+        if name not in self.opened:
+            self.opened[name] = self._drafter.open_plans(PROBLEMS[name])
+        return self.opened[name]
+
+
 @pytest.fixture(scope="session")
-def sessions(drafter: Drafter) -> Iterator[dict[str, PlanSession]]:
-    opened = {name: drafter.open_plans(problem) for name, problem in PROBLEMS.items()}
-    yield opened
-    for session in opened.values():
+def sessions(drafter: Drafter) -> Iterator[Sessions]:
+    sessions = Sessions(drafter)
+    yield sessions
+    for session in sessions.opened.values():
         session.__exit__()
