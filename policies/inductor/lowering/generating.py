@@ -117,11 +117,8 @@ def _generated(
         nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)
-<<<<<<< HEAD
         _round_at_casts(graph)
-=======
         layout = channels_last(graph)
->>>>>>> 2f22b99e (Decide over the compiler's draft by site, and choose among plans)
         lowering = lowering_on_gpu()(
             graph,
             example_inputs=flat,
