@@ -16,7 +16,11 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
-from kernelwright.tools.sizing.comparisons.relations import numbers_in, relations_in
+from kernelwright.tools.sizing.comparisons.relations import (
+    extents_beyond_types,
+    numbers_in,
+    relations_in,
+)
 from kernelwright.tools.sizing.covering import Covering
 from kernelwright.tools.sizing.drawn_sizes import DrawnSize, DrawnSizes
 from kernelwright.tools.sizing.goals import Context, Strategy
@@ -125,7 +129,7 @@ def _context(
         full=tuple(written[d.name] for d in dimensions),
         small=tuple(structure.value(i, structure.bases) for i in range(len(dimensions))),
         blocks=_usable_blocks((*numbers, *blocks), random),
-        numbers=numbers,
+        numbers=(*numbers, *extents_beyond_types(source)),
         relations=relations_in(source),
         random=random,
         on_cpu=on_cpu,

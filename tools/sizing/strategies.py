@@ -448,7 +448,6 @@ def _is_thrice(dimension: int, extents: Sequence[int]) -> bool:
 THIN = Budget(elements=1 << 18, operations=60_000_000, rows=1 << 17)
 MANY = Budget(elements=1 << 20, operations=20_000_000, rows=1 << 17)
 WIDE = Budget(elements=1 << 17, operations=20_000_000, rows=1 << 10)
-ROWS = CPU_BUDGET.with_(rows=1 << 13)
 REACH = CPU_BUDGET.with_(elements=1 << 19)
 BOTH_LARGE = Budget(elements=1 << 19, operations=60_000_000, rows=1 << 13)
 
@@ -469,7 +468,7 @@ OF_THE_CANDIDATE = (
 )
 COMPARISONS = (
     Strategy("comparison", relation_goals, MANY, equals=True),
-    Strategy("number", number, ROWS, most=2),
+    Strategy("number", number, MANY, most=2),
 )
 FURTHER = (Strategy("blocks", blocks, CPU_BUDGET),)
 REACHING = (Strategy("reaching", reaching, REACH, by_itself=True, equals=True),)

@@ -50,6 +50,8 @@ EXTENT_CALLS = (
     "nelement",
 )
 """Functions whose results are extents or follow from them."""
+EXTENTS_BEYOND_TYPES = {"int16": (1 << 15) + 1, "uint16": (1 << 16) + 1}
+"""The first extent of which an integer type cannot hold every index."""
 Tree = ast.Module | None
 
 
@@ -102,6 +104,15 @@ def _numbers_in(source: str) -> tuple[int, ...]:
     numbers = {n for n in values if n is not None and n > 8}
     powers = sorted(n for n in numbers if is_power_of_two(n) and n <= MAX_BLOCK_SIZE)
     return (*powers, *sorted(numbers.difference(powers)))
+
+
+def extents_beyond_types(source: str) -> tuple[int, ...]:
+    """Returns the first extents beyond the integer types of 16 bits that a text names: an index, or the number of a
+    program, may be cut to such a type.
+    """
+    nodes = itertools.islice(ast.walk(_tree(source) or ast.Module([], [])), MAX_SYNTAX_NODES)
+    types = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return tuple(most for name, most in EXTENTS_BEYOND_TYPES.items() if name in types)
 
 
 @functools.lru_cache(maxsize=16)

@@ -95,6 +95,12 @@ def test_a_constant_beyond_the_problems_own_extent_is_crossed_beside_small_exten
     assert all(size["rows"] * size["columns"] < 1 << 17 for size in beyond)
 
 
+def test_extents_are_drawn_beyond_an_integer_type_that_the_text_names():
+    drawn = sizes("fused_softmax", "    return tl.program_id(0).to(tl.int16)")
+    assert any(size["rows"] > 1 << 15 for size in drawn)
+    assert any(size["columns"] > 1 << 15 for size in drawn)
+
+
 def test_of_three_sizes_one_is_for_a_comparison():
     drawn = sizes("matmul", "    return k == 5 * m", count=3)
     assert len(drawn) == 3
