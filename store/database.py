@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from weakref import finalize
 
@@ -17,13 +16,21 @@ from pydantic import JsonValue
 from sqlalchemy import select
 from sqlmodel import col
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.policies.base import Completion, PaidReply, Request
 from kernelwright.store import beginning, finding, recording, sweep
 from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.engine import Engines, refresh_statistics
 from kernelwright.store.finding import count_everything
 from kernelwright.store.lease import new_owner, retire
-from kernelwright.store.models import Action, BatchRun, Candidate, State, Trajectory, Verdict
+from kernelwright.store.models import (
+    Action,
+    BatchRun,
+    Candidate,
+    CandidateState,
+    Trajectory,
+    Verdict,
+)
 from kernelwright.store.records import (
     CandidateFilter,
     Entry,
@@ -47,7 +54,7 @@ TURNS_PER_PAGE = 100
 """Number of turns that `samples` reads at a time; no read transaction stays open between pages."""
 
 
-class Store:
+class Store(ClosingContext):
     """Database of trajectories, opened by `Store.open`.
 
     Threads may share a store; a forked process must open its own. Every failure is a StoreError
@@ -97,17 +104,6 @@ class Store:
         if self._transactions.wrote:
             refresh_statistics(self._engines)
         self._engines.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def transaction(self) -> AbstractContextManager[None]:
         """Commits all writes of this thread inside the block together, or none of them.
@@ -371,7 +367,7 @@ class Store:
         """
         criteria = criteria or CandidateFilter()
         if criteria.state is None:
-            criteria = criteria.with_(state=State.JUDGED)
+            criteria = criteria.with_(state=CandidateState.JUDGED)
         return self._pages(criteria, formula)
 
     def turns(self, trajectory_id: int) -> list[Turn]:

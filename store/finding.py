@@ -13,7 +13,15 @@ from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.column_types import StoredRow
 from kernelwright.store.connection.engine import Engines
 from kernelwright.store.migrations import CURRENT_VERSION
-from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
+from kernelwright.store.models import (
+    BatchRun,
+    Blob,
+    Candidate,
+    CandidateState,
+    Reward,
+    Trajectory,
+    Verdict,
+)
 from kernelwright.store.records import (
     CandidateFilter,
     Entry,
@@ -304,7 +312,7 @@ def count_everything(session: Session, engines: Engines) -> Stats:
         runs=_count(session, BatchRun),
         trajectories=_count(session, Trajectory),
         unfinished=unfinished.scalar_one(),
-        candidates={State(state): number for state, number in session.execute(states)},
+        candidates={CandidateState(state): number for state, number in session.execute(states)},
         verdicts=_count(session, Verdict),
         correct=session.execute(correct.where(col(Verdict.correct))).scalar_one(),
         rewards=_count(session, Reward),

@@ -47,7 +47,7 @@ Word = Annotated[str, StringConstraints(pattern="^[a-z][a-z_]*$", max_length=40)
 """Value of an enum declared by a higher floor."""
 
 
-class State(StrEnum):
+class CandidateState(StrEnum):
     """Progress of a candidate. Each step is a transaction."""
 
     DRAFTING = "drafting"
@@ -178,7 +178,9 @@ class Candidate(StoredRow, table=True):
     depth: int = Field(default=0, ge=0)
     """Number of ancestors: 0 for a draft."""
     action: Action = Field(sa_column=enum_column(Action))
-    state: State = Field(default=State.DRAFTING, sa_column=enum_column(State, index=True))
+    state: CandidateState = Field(
+        default=CandidateState.DRAFTING, sa_column=enum_column(CandidateState, index=True)
+    )
     schema_version: int
     """Schema version of the store when the row was written."""
     prompt_version: str = Field(default="", max_length=80)

@@ -26,7 +26,7 @@ from kernelwright.store.blobs import (
 )
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import CURRENT_VERSION
-from kernelwright.store.models import Candidate, Reward, State, Trajectory, Verdict
+from kernelwright.store.models import Candidate, CandidateState, Reward, Trajectory, Verdict
 from kernelwright.store.records import TurnPosition, dump_report, fingerprint
 from kernelwright.store.rows import add_and_read, add_row, existing_row, missing, update_row
 from kernelwright.store.search import index_candidate, index_verdict
@@ -133,7 +133,7 @@ def _save_draft(
     if existing is None:
         return add_and_read(connection, Candidate, values | turn_columns)
     id, state = existing
-    if state is not State.DRAFTING:
+    if state is not CandidateState.DRAFTING:
         raise StoreError(
             f"turn {turn} of trajectory {trajectory_id} has its answer already",
             StoreTrouble.INVALID,
@@ -151,11 +151,11 @@ def complete(
 ) -> None:
     """Stores the policy's answer with texts and tokens in a single transaction."""
     state, _, problem = _candidate_state(connection, candidate_id)
-    if state is not State.DRAFTING:
+    if state is not CandidateState.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
     completion = _without_inconsistent_tokens(completion)
     values = {
-        "state": State.DRAFTED,
+        "state": CandidateState.DRAFTED,
         "drafted": now,
         **_answer(completion),
         **_texts(connection, completion, source),
@@ -164,7 +164,7 @@ def complete(
     index_candidate(connection, candidate_id, problem, completion.text, source)
 
 
-def _candidate_state(connection: Connection, candidate_id: int) -> tuple[State, int, str]:
+def _candidate_state(connection: Connection, candidate_id: int) -> tuple[CandidateState, int, str]:
     """Returns the state of a candidate, its trajectory id and its problem."""
     if (row := connection.execute(_CANDIDATE_STATE, {"id": candidate_id}).first()) is None:
         raise missing(Candidate, candidate_id)
@@ -205,7 +205,7 @@ def record_paid(connection: Connection, candidate_id: int, replies: Sequence[Pai
     this cost.
     """
     state, _, _ = _candidate_state(connection, candidate_id)
-    if state is not State.DRAFTING:
+    if state is not CandidateState.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
     row = existing_row(connection, Candidate, candidate_id)
     usage = paid_for_nothing(row)
@@ -273,7 +273,7 @@ def judge(
 ) -> int:
     """Adds a verdict in force and returns its id; earlier verdicts remain."""
     state, trajectory_id, _ = _candidate_state(connection, candidate_id)
-    if state is State.DRAFTING:
+    if state is CandidateState.DRAFTING:
         raise StoreError(
             f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID
         )
@@ -287,9 +287,9 @@ def judge(
     verdict_id = add_row(connection, Verdict, values)
     changes: dict[str, Any] = {"verdict_id": verdict_id}
     # The times of a turn are those of its first verdict; judging again only replaces the verdict.
-    if state is not State.JUDGED:
+    if state is not CandidateState.JUDGED:
         changes |= {
-            "state": State.JUDGED,
+            "state": CandidateState.JUDGED,
             "judged": now,
             "tool_seconds": tool_seconds,
             "gpu_seconds": gpu_seconds,

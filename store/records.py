@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from kernelwright.policies.base import Completion, Message, Sampling, Usage, Value
-from kernelwright.store.models import Action, Candidate, State, Trajectory, Verdict
+from kernelwright.store.models import Action, Candidate, CandidateState, Trajectory, Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Cheat, Environment, Fault, Report, Rung
 
@@ -88,7 +88,7 @@ class CandidateFilter(TrajectoryFilter):
     trajectory_id: int | None = None
     parent_id: int | None = None
     action: Action | None = None
-    state: State | None = None
+    state: CandidateState | None = None
     exact: bool | None = None
     policy_revision: str | None = None
     adapter_revision: str | None = None
@@ -139,7 +139,7 @@ class Turn(Value):
     parent_id: int | None
     depth: int
     action: Action
-    state: State
+    state: CandidateState
     problem: str
     problem_hash: str
     suite: str
@@ -178,7 +178,7 @@ class Stats(Value):
     runs: int
     trajectories: int
     unfinished: int
-    candidates: dict[State, int]
+    candidates: dict[CandidateState, int]
     verdicts: int
     correct: int
     rewards: int

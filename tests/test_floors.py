@@ -296,8 +296,6 @@ CALLED_BY_THEIR_BASE = ("visit", "generic_visit")
 """How the methods of a syntax tree's visitor begin: their names say all."""
 NAMED_BY_A_CONTRACT = ("agent/serving/wire.py", "agent/judging/messages.py")
 """Their classes have the names of docs/reference/service.md, whatever the rest of the floor calls its own."""
-WORDS_OF_A_ROOM = {"Channel"}
-"""Names that two rooms of one floor share: each room states what it needs of the sandbox's channel."""
 
 
 @pytest.mark.parametrize("package", sorted(FLOORS))
@@ -311,9 +309,7 @@ def test_a_class_name_means_one_thing_on_its_floor(package):
             for node in tree_of(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(place)
-    assert {
-        name: own for name, own in places.items() if len(own) > 1 and name not in WORDS_OF_A_ROOM
-    } == {}
+    assert {name: own for name, own in places.items() if len(own) > 1} == {}
 
 
 def test_public_methods_of_private_classes_have_a_docstring_too():

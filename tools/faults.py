@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 
-def _read_number(value: Any) -> Any:
+def _read_number(value: object) -> Any:
     return (
         {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(value, value)
         if isinstance(value, str)

@@ -17,7 +17,7 @@ class WireError(ValueError):
     """A value that cannot travel."""
 
 
-def describe(value: Any, tensor: Callable[[Any], Json]) -> Json:
+def describe(value: object, tensor: Callable[[Any], Json]) -> Json:
     """A JSON tree of None, bool, int, float, str, list, tuple, dict (string keys), torch.dtype,
     torch.device, torch.Size and tensors.
 

@@ -29,7 +29,7 @@ MAX_STOPPED_RUNS_IN_A_ROW = 5
 """Number of consecutive runs that this machine's trouble may stop before the whole batch stops."""
 MAX_PAUSE_REASONS = 5
 """Maximum number of different pause reasons that are listed."""
-SEED_STEP = 1_000_003
+SAMPLE_SEED_STEP = 1_000_003
 """Difference between the seeds of a problem's samples."""
 
 
@@ -124,11 +124,6 @@ class Batch:
             if (key, job.sample) not in finished:
                 unfinished.append(job)
         return unfinished
-
-    @property
-    def jobs_left(self) -> int:
-        """Returns the number of runs not yet begun."""
-        return len(self._todo)
 
     @property
     def standing(self) -> BatchStatus:
@@ -227,7 +222,7 @@ class Batch:
         settings = self._settings.with_(repeated=job.sample > 0)
         if settings.seed is not None:
             # Equal seeds would give equal samples of a problem.
-            settings = settings.with_(seed=settings.seed + SEED_STEP * job.sample)
+            settings = settings.with_(seed=settings.seed + SAMPLE_SEED_STEP * job.sample)
 
         def watch(run: Run, doing: str) -> None:
             best = run.best.speedup if run.best else None

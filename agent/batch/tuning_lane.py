@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernelwright.agent.judging.lanes import Gate
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import JudgedAttempt
 from kernelwright.agent.loop.run_verdicts import Tunes
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.policies.base import Completion
@@ -21,7 +21,7 @@ class TuningLane:
         self._tuner, self._gate = tuner, gate
 
     def tuned(
-        self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
+        self, problem: Problem, parent: JudgedAttempt, spent: Spent, say: Callable[[str], None]
     ) -> Completion:
         """Tunes a kernel. Raises the exception that closed the lanes at the next configuration;
         the journal has all configurations before.

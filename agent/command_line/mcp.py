@@ -17,7 +17,7 @@ MCP_ACTIONS = ("serve", "install")
 TRANSPORTS = ("stdio", "http")
 SOLE_CLIENT = ""
 """Client of `--token`, the same as of stdio, so it sees the history written by earlier servers."""
-DATABASE = Path(".kernelwright") / "verdicts.db"
+HISTORY_DATABASE = Path(".kernelwright") / "verdicts.db"
 """Default database, in the command's current folder."""
 
 Action = Annotated[str, typer.Argument(help=", ".join(MCP_ACTIONS) + ".")]
@@ -84,7 +84,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 def mcp(
     action: Action = "serve", transport: Transport = "stdio", host: Host = "127.0.0.1", port: Port = 8701,
     token: Token = "", token_file: TokenFile = None, trust_clients: Trust = False, device: Device = "auto",
-    db: Database = DATABASE,
+    db: Database = HISTORY_DATABASE,
     verdicts: Verdicts = 1000, seconds: Seconds = 36000.0, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, client: ClientName = "", project: Project = Path("."), user: User = False,
     as_json: AsJson = False, debug: Debug = False,

@@ -11,7 +11,7 @@ import typer
 from kernelwright.errors import InputError
 
 
-class Parameter(Protocol):
+class CommandParameter(Protocol):
     """An argument or an option, of click or of typer's own copy of click."""
 
     @property
@@ -50,7 +50,7 @@ class Modes:
         options = " and ".join(_word_of(parameter) for parameter in unused)
         raise InputError(f"{mode} does not use {options}{self._owner_of(unused)}: leave that out")
 
-    def _owner_of(self, parameters: Sequence[Parameter]) -> str:
+    def _owner_of(self, parameters: Sequence[CommandParameter]) -> str:
         """Returns the names of the modes with all these parameters; empty if there is none."""
         names = {parameter.name for parameter in parameters}
         modes = [mode for mode, used in self.parameters.items() if names <= used]
@@ -64,7 +64,7 @@ def _was_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _word_of(parameter: Parameter) -> str:
+def _word_of(parameter: CommandParameter) -> str:
     """Returns the option's long name, or the argument's name in capitals."""
     long_names = [word for word in parameter.opts if word.startswith("--")]
     return long_names[0] if long_names else str(parameter.name).upper()

@@ -240,11 +240,11 @@ class JudgingOptions:
         return own_work_mode(self.own_work)
 
 
-SEARCHES = Modes(
+SEARCH_MODES = Modes(
     {"--search serial": (), "--search best-of-n": ("width",), "--search beam": ("width",)}
 )
 DEVICES = Modes({"a judge on a CPU": (), "a judge on a GPU": ("max_gpu_seconds", "precision")})
-POLICIES = Modes(
+POLICY_MODES = Modes(
     {
         "--policy compiler": (),
         "a model": {"turns", "max_tokens", "search", *names_of(SamplingOptions)},
@@ -255,9 +255,9 @@ POLICIES = Modes(
 
 def refuse_unused_options(context: typer.Context, settings: Settings, policy: str) -> None:
     """Raises InputError for typed options unused by the search, the device or the policy."""
-    SEARCHES.refuse_unused(context, f"--search {settings.search}")
+    SEARCH_MODES.refuse_unused(context, f"--search {settings.search}")
     DEVICES.refuse_unused(context, f"a judge on a {'CPU' if settings.device == 'cpu' else 'GPU'}")
-    POLICIES.refuse_unused(context, "--policy compiler" if policy == "compiler" else "a model")
+    POLICY_MODES.refuse_unused(context, "--policy compiler" if policy == "compiler" else "a model")
 
 
 class RemoteDevice(NamedTuple):
@@ -380,7 +380,7 @@ def _parameters_of(group: type[DataclassInstance]) -> list[inspect.Parameter]:
     return parameters
 
 
-def _in_panel(annotation: Any, panel: str | None) -> Any:
+def _in_panel(annotation: object, panel: str | None) -> Any:
     """Returns the annotation with its option in the group's help panel, unless the option names a
     panel itself.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
 
 log = logging.getLogger(__name__)
-DATABASE = Path(".kernelwright") / "runs.db"
+RUNS_DATABASE = Path(".kernelwright") / "runs.db"
 """The default database of `agent solve` and `agent batch`."""
 RECORD_VARIABLE = "KERNELWRIGHT_RECORD"
 RECORD_FOLDER = "kernelwright_problems"
@@ -34,7 +34,7 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options:
 
     record = os.environ.get(RECORD_VARIABLE, "0")
     # Without either nothing is read or written, so that compiling starts as fast as Inductor's.
-    if record != "0" or DATABASE.exists():
+    if record != "0" or RUNS_DATABASE.exists():
         kernel = _kernel_for(graph, inputs, record)
         if kernel is not None:
             return kernel
@@ -82,14 +82,14 @@ def _stored_kernel(problem: Problem, card: str) -> str | None:
 
     A kernel judged on a CPU runs in Triton's interpreter only, which is used by tests alone.
     """
-    if not DATABASE.exists() or not _has_problem(problem.hash):
+    if not RUNS_DATABASE.exists() or not _has_problem(problem.hash):
         return None
     if card == "cpu" and os.environ.get("TRITON_INTERPRET", "0") == "0":
         return None
     from kernelwright.agent.runtime.databases import open_store
     from kernelwright.store.records import CandidateFilter, Order
 
-    with open_store(str(DATABASE), readonly=True) as store:
+    with open_store(str(RUNS_DATABASE), readonly=True) as store:
         criteria = CandidateFilter(problem_hash=problem.hash, correct=True, judged_on=card)
         for order in (Order.FASTEST, Order.OLDEST):
             for entry in store.candidates(criteria, order=order, limit=1):
@@ -99,14 +99,14 @@ def _stored_kernel(problem: Problem, card: str) -> str | None:
 
 def _has_problem(problem_hash: str) -> bool:
     """Returns whether the database has a problem. SQLite alone: the store's own imports take half a second."""
-    connection = sqlite3.connect(f"file:{DATABASE}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"file:{RUNS_DATABASE}?mode=ro", uri=True)
     try:
         row = connection.execute(
             "SELECT 1 FROM trajectory WHERE problem_hash = ? LIMIT 1", (problem_hash,)
         )
         return row.fetchone() is not None
     except sqlite3.OperationalError as error:
-        log.warning("%s is not read: %s", DATABASE, error)
+        log.warning("%s is not read: %s", RUNS_DATABASE, error)
         return False
     finally:
         connection.close()

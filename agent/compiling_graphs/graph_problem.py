@@ -21,9 +21,9 @@ from kernelwright.tools.problem import Problem
 if TYPE_CHECKING:
     import torch
 
-MAX_OPERATORS = 64
+MAX_GRAPH_OPERATORS = 64
 """Maximum number of operators of a graph as a problem: drafts of larger graphs take minutes."""
-HEADER = (
+GRAPH_HEADER = (
     "import operator\n\nimport torch\nimport torch.nn as nn\nfrom torch import device, inf, nan\n"
 )
 KNOWN_GLOBALS = frozenset({"torch", "device", "inf", "nan", "operator"})
@@ -45,7 +45,7 @@ def graph_problem(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Problem
     nodes = list(graph.graph.nodes)
     operators = [node for node in nodes if node.op in ("call_function", "call_method")]
     computing_nodes = [node for node in nodes if node.op not in ("placeholder", "output")]
-    if len(computing_nodes) != len(operators) or not 1 < len(operators) <= MAX_OPERATORS:
+    if len(computing_nodes) != len(operators) or not 1 < len(operators) <= MAX_GRAPH_OPERATORS:
         return None
     if not all(isinstance(value, torch.Tensor) and _is_static(value) for value in inputs):
         return None
@@ -55,7 +55,7 @@ def graph_problem(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Problem
         return None
     draws = "\n".join(f"        {_draw(value)}," for value in inputs)
     source = (
-        f"{HEADER}\n\nclass Model(nn.Module):\n    def forward(self, {', '.join(names.values())}):\n{body}\n\n\n"
+        f"{GRAPH_HEADER}\n\nclass Model(nn.Module):\n    def forward(self, {', '.join(names.values())}):\n{body}\n\n\n"
         f"def get_inputs():\n    return [\n{draws}\n    ]\n\n\ndef get_init_inputs():\n    return []\n"
     )
     problem = Problem(name="graph", source=source)

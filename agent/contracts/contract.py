@@ -100,7 +100,7 @@ class Argument(Value):
     """
 
 
-class Relation(Value):
+class SizeRelation(Value):
     """Relation between sizes at all judged sizes."""
 
     text: str
@@ -136,7 +136,7 @@ class Contract(Value):
     """Tested values of each varied size, in ascending order."""
     own_sizes: dict[str, int] = {}
     """Values of the varied sizes in the problem, at which the kernel was at least compiled."""
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[SizeRelation, ...] = ()
     mode: Mode = Mode.ANY
     max_elements: int = INT32_ELEMENTS
     """Maximum number of elements of an accepted tensor."""

@@ -27,7 +27,7 @@ from kernelwright.tools.report import Report
 MAX_WEIGHTS_SHOWN = 12
 """Maximum number of weights in the comments of a kernel file."""
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-MODES = {
+MODE_TEXTS = {
     Mode.ANY: "training and eval: the reference gives the same in both",
     Mode.TRAINING: "training only, which the constructor sets: raises after .eval()",
     Mode.EVAL: "eval only, which the constructor sets: raises after .train()",
@@ -58,7 +58,7 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
         yield "relation", relation.text
     yield "layout", _layout(contract)
     yield "device", _device(report)
-    yield "mode", MODES[contract.mode]
+    yield "mode", MODE_TEXTS[contract.mode]
     yield "gradients", _gradients(contract)
     if any(_has_integers(argument.contract) for argument in contract.inputs):
         yield (

@@ -40,13 +40,13 @@ from kernelwright.agent.contracts.contract import (
 GUARD_MARK = "# ---- The contract, checked at every call. The kernel above is as judged. ----"
 CHECKS_FILE = Path(__file__).with_name("enforcing.py")
 FUNCTION_NAME = "_enforce_contract"
-WRAPPED = "model."
+WRAPPED_MODEL = "model."
 """Prefix of all weights if the problem's reference stores the user's module as `model`."""
 LOADING = f"""
 def load(self, state, prefix, *rest):  # takes the state dict of the module that the reference holds as its `model`
     for name in self.state_dict():
-        if prefix + name.removeprefix("{WRAPPED}") in state and prefix + name not in state:
-            state[prefix + name] = state.pop(prefix + name.removeprefix("{WRAPPED}"))
+        if prefix + name.removeprefix("{WRAPPED_MODEL}") in state and prefix + name not in state:
+            state[prefix + name] = state.pop(prefix + name.removeprefix("{WRAPPED_MODEL}"))
     judged_load(self, state, prefix, *rest)
 judged_load, model._load_from_state_dict = model._load_from_state_dict, load
 """.strip()
@@ -152,7 +152,9 @@ def _installed(contract: Contract) -> str:
         words = "its layers were judged in different modes: leave out .train() and .eval()"
         lines.append(f"model.train = lambda self, mode=True: require(False, {words!r})")
     lines.append("setattr(model, entry, forward)")
-    if contract.weights and all(weight.name.startswith(WRAPPED) for weight in contract.weights):
+    if contract.weights and all(
+        weight.name.startswith(WRAPPED_MODEL) for weight in contract.weights
+    ):
         lines.append(LOADING)
     return "\n".join(lines)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kernelwright.tools.references.reference import Reference
 
-SEED = 0
+FACTS_SEED = 0
 RELATIVE_TOLERANCES = {"float16": 2e-2, "bfloat16": 2e-2, "float64": 1e-9}
 """Relative tolerance per dtype within which outputs of two modes are equal; DEFAULT_TOLERANCE for
 other dtypes.
@@ -65,24 +65,25 @@ def facts_of(problem: Problem, sizes: Mapping[str, int]) -> ReferenceFacts:
 
     reference = Reference(problem.with_sizes(sizes), "cpu")
     with torch.random.fork_rng(devices=[]):
-        model = reference.model(SEED)
-        training = bool(getattr(model, "training", True))
-        inputs = reference.inputs(SEED)
+        model = reference.model(FACTS_SEED)
+        inputs = reference.inputs(FACTS_SEED)
         # torch counts in-place writes in `_version`.
         versions = _versions(inputs)
-        outputs = reference.run(model, inputs, SEED)
+        outputs = reference.run(model, inputs, FACTS_SEED)
         both = zip(reference.input_names, versions, _versions(inputs), strict=True)
         changed = [name for name, before, after in both if before != after]
 
         def outputs_in(training: bool) -> list[object] | None:
             try:
                 # A new model, because a call may change buffers (running statistics).
-                other = reference.model(SEED)
-                return reference.run(other.train(training), reference.inputs(SEED), SEED)
+                other = reference.model(FACTS_SEED)
+                return reference.run(
+                    other.train(training), reference.inputs(FACTS_SEED), FACTS_SEED
+                )
             except (ProblemError, AttributeError):
                 return None
 
-        mode = _mode(training, outputs, outputs_in)
+        mode = _mode(outputs, outputs_in)
     return ReferenceFacts(
         forward=(*parameters_of(type(model).forward), *_dropped_parameters(problem)),
         constructor=parameters_of(type(model).__init__),
@@ -99,7 +100,7 @@ def _depends_on_weights(reference: Reference) -> tuple[bool, ...]:
     from kernelwright.tools.trace.forms_of_outputs import flatten
 
     with torch.random.fork_rng(devices=[]), reference.settings():
-        model, inputs = reference.model(SEED), reference.inputs(SEED)
+        model, inputs = reference.model(FACTS_SEED), reference.inputs(FACTS_SEED)
         try:
             with torch.enable_grad():
                 outputs = flatten(model(*reference.arguments(inputs)))
@@ -114,9 +115,7 @@ def _versions(inputs: list[object]) -> list[int]:
     return [int(getattr(value, "_version", 0)) for value in inputs]
 
 
-def _mode(
-    training: bool, built: list[object], outputs_in: Callable[[bool], list[object] | None]
-) -> Mode:
+def _mode(built: list[object], outputs_in: Callable[[bool], list[object] | None]) -> Mode:
     """Returns the modes in which the outputs equal those of the reference as built."""
     in_training, in_eval = (_all_close(built, outputs_in(mode)) for mode in (True, False))
     if in_training and in_eval:

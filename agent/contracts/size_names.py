@@ -16,7 +16,7 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 
-from kernelwright.agent.contracts.contract import FREE_SIZE_VALUES, Relation
+from kernelwright.agent.contracts.contract import FREE_SIZE_VALUES, SizeRelation
 
 Row = tuple[int, ...]
 
@@ -57,7 +57,7 @@ class SizeNames:
         """Varied sizes in the order of the inputs."""
         return {name: row for row, name in self._names.items()}
 
-    def relations(self) -> tuple[Relation, ...]:
+    def relations(self) -> tuple[SizeRelation, ...]:
         """Returns the relations that held at all sizes: at most one for each size, in terms of
         earlier sizes.
 
@@ -74,7 +74,7 @@ class SizeNames:
                 divisor = math.gcd(*row)
                 relation = f"{name} % {divisor} == 0" if divisor > 1 else None
             if relation is not None:
-                relations.append(Relation(text=relation))
+                relations.append(SizeRelation(text=relation))
         return tuple(relations)
 
 

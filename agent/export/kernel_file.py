@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernelwright.agent.contracts.comments import wrap_comments
 from kernelwright.agent.contracts.guarded import GuardedKernel
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import JudgedAttempt
 from kernelwright.agent.runtime.output_files import refuse_unwritable_file
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
@@ -41,7 +41,12 @@ def check_path(path: Path) -> Path:
 
 
 def write_kernel(
-    path: Path, problem: Problem, best: Attempt, database: str, version: str, kernel: GuardedKernel
+    path: Path,
+    problem: Problem,
+    best: JudgedAttempt,
+    database: str,
+    version: str,
+    kernel: GuardedKernel,
 ) -> None:
     """Writes a temporary file and renames it, so the output file is never incomplete."""
     assert best.report is not None

@@ -30,7 +30,9 @@ from kernelwright.agent.contracts.contract import (
 from kernelwright.agent.contracts.guard_text import with_lookups
 from kernelwright.errors import InputError
 
-RESERVED = frozenset({"self", "torch", "reference", "OPERATOR", "o", "others", "judged", "weights"})
+RESERVED_ARGUMENTS = frozenset(
+    {"self", "torch", "reference", "OPERATOR", "o", "others", "judged", "weights"}
+)
 """Names of the operator's module and of the schema, which arguments must not hide."""
 HALF_DTYPES = frozenset({"float16", "bfloat16"})
 
@@ -138,7 +140,7 @@ def _add(text: CallText, expression: str, label: str, contract: AnyContract) -> 
 
 def _add_input(text: CallText, expression: str, label: str, kind: str) -> str:
     name = re.sub(r"\W+", "_", label).strip("_")
-    if keyword.iskeyword(name) or name in RESERVED or name in text.names:
+    if keyword.iskeyword(name) or name in RESERVED_ARGUMENTS or name in text.names:
         name = f"input_{len(text.names)}"
     text.names.append(name)
     text.schema.append(f"{kind} {name}")
@@ -175,7 +177,7 @@ def _equals(expression: str, literal: str) -> str:
 
 def _parameter_name(argument: Argument, index: int) -> str:
     is_name = argument.name.isidentifier() and not keyword.iskeyword(argument.name)
-    is_usable = is_name and argument.name not in RESERVED
+    is_usable = is_name and argument.name not in RESERVED_ARGUMENTS
     return argument.name if is_usable else f"argument_{index}"
 
 

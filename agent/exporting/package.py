@@ -41,7 +41,7 @@ from kernelwright.tools.report import clean_text
 
 GRADIENTS = "gradients"
 """Module of a layer's gradients in a package, and its key among the kernels of an operator."""
-TEXTS = Path(__file__).with_name("texts")
+TEXTS_FOLDER = Path(__file__).with_name("texts")
 
 
 def write_package(folder: Path, package: str, kernels: Sequence[PackagedKernel]) -> None:
@@ -226,7 +226,7 @@ def _json(value: object) -> str:
 
 def copied(name: str) -> str:
     """Returns a text copied unchanged into packages."""
-    return (TEXTS / name).read_text(encoding="utf-8")
+    return (TEXTS_FOLDER / name).read_text(encoding="utf-8")
 
 
 def rendered(template: str, **values: object) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from kernelwright.agent.contracts.reference_facts import SEED, literal, parameters_of
+from kernelwright.agent.contracts.reference_facts import FACTS_SEED, literal, parameters_of
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.report import Value
@@ -50,9 +50,9 @@ def form_here(problem: Problem) -> JsonValue:
 
     reference = Reference(problem, "cpu")
     with torch.random.fork_rng(devices=[]), reference.settings(), torch.no_grad():
-        model = reference.model(SEED)
+        model = reference.model(FACTS_SEED)
         before = _versions(model)
-        outputs = model(*reference.arguments(reference.inputs(SEED)))
+        outputs = model(*reference.arguments(reference.inputs(FACTS_SEED)))
         changes = before != _versions(model)
     counter = iter(range(1_000_000))
     expression = _expression(outputs, counter)

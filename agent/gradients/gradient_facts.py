@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kernelwright.tools.references.reference import Reference
 
-SEED = 0
+GRADIENT_SEED = 0
 DIRECTIONS = 4
 """Random directions in which the outputs are differentiated numerically."""
 STEP = 1e-6
@@ -93,8 +93,8 @@ def facts_here(problem: Problem) -> JsonValue:
     small = shrink(problem)
     reference = Reference(problem.with_sizes(small.sizes) if small.fits else problem, "cpu")
     with torch.random.fork_rng(devices=[]), reference.settings(), torch.enable_grad():
-        model = reference.model(SEED)
-        drawn = reference.inputs(SEED)
+        model = reference.model(GRADIENT_SEED)
+        drawn = reference.inputs(GRADIENT_SEED)
         if any(
             "[" in name
             for name, v in zip(reference.input_names, drawn, strict=True)
@@ -159,10 +159,10 @@ def _difference(reference: Reference, facts: GradientFacts) -> float | None:
     from kernelwright.tools.references.models.float64 import model_in_float64
 
     try:
-        model = model_in_float64(reference.model(SEED))
+        model = model_in_float64(reference.model(GRADIENT_SEED))
         arguments = [
             v.double() if _is_floating(v) else v
-            for v in reference.arguments(reference.inputs(SEED))
+            for v in reference.arguments(reference.inputs(GRADIENT_SEED))
         ]
         state = {name: buffer.clone() for name, buffer in model.named_buffers()}
         inputs = dict(zip(facts.arguments, arguments, strict=True))
@@ -218,7 +218,7 @@ def _argument_names(model: torch.nn.Module, count: int) -> list[str]:
     return names[:count]
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, path: str) -> Iterator[tuple[str, Any]]:
     """Yields the tensors of an output with their expressions, in the order of pytrees."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -241,19 +241,19 @@ def _with_gradient(
     return tuple(reached)
 
 
-def _leaf(value: Any) -> Any:
+def _leaf(value: object) -> Any:
     return value.detach().requires_grad_() if _is_floating(value) else value
 
 
-def _has_gradient(value: Any) -> bool:
+def _has_gradient(value: object) -> bool:
     return _is_floating(value) and bool(value.requires_grad)
 
 
-def _is_floating(value: Any) -> bool:
+def _is_floating(value: object) -> bool:
     return _is_tensor(value) and bool(value.is_floating_point())
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor)

@@ -83,16 +83,6 @@ def gradient_problem(problem: Problem, facts: GradientFacts) -> Problem:
     )
 
 
-def output_gradient_names(gradients: Problem, facts: GradientFacts) -> list[str]:
-    """Returns the names of a gradient problem's arguments for the gradients of the outputs."""
-    tree = parse(gradients.source)
-    model = next(
-        n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Model"
-    )
-    forward = next(n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
-    return [argument.arg for argument in forward.args.args[1 + len(facts.arguments) :]]
-
-
 def _model(facts: GradientFacts, layer: str, gradients: Sequence[str]) -> str:
     leaves = [*facts.inputs, *map(weight_expression, facts.weights)]
     buffers = ", copied_buffers(self)" if facts.changes_buffers else ""

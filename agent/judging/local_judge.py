@@ -29,13 +29,13 @@ from kernelwright.agent.judging.placing import JudgeHandle, VerdictUnderWay
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost
 from kernelwright.agent.judging.verdict_maker import capacity_of
 from kernelwright.agent.judging.walls.bounds import exceeded_bound
+from kernelwright.agent.judging.walls.walled_judge import JUDGE_MODULE
 from kernelwright.tools.hardware.gpus import read_sensors
 from kernelwright.tools.hardware.memory_requests import make_lock_files
 from kernelwright.tools.problem import ProblemError
 from kernelwright.worker_process import WorkerProcess
 
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
-JUDGE_MODULE = "kernelwright.agent.judging.judge_process"
 WALLED_MODULE = "kernelwright.agent.judging.walls.walled_judge"
 CLOSING_SECONDS = 5.0
 """Seconds of grace for a judge to end by itself."""

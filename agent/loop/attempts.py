@@ -15,7 +15,7 @@ from kernelwright.tools.report import Fault, Report, Rung
 from kernelwright.tools.source import candidate_hash
 
 
-class Attempt(Value):
+class JudgedAttempt(Value):
     """One turn of a run: a candidate and its verdict."""
 
     candidate_id: int
@@ -78,7 +78,7 @@ class Attempt(Value):
         return self.correct, speed, rung, -self.turn
 
 
-def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
+def best_of(attempts: Sequence[JudgedAttempt]) -> JudgedAttempt | None:
     """Returns the fastest correct attempt; the first correct attempt if none was timed; None if
     none is correct.
     """
@@ -86,10 +86,10 @@ def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
     return max(correct, key=lambda attempt: attempt.rank, default=None)
 
 
-def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
+def from_turn(turn: Turn, earlier: Sequence[JudgedAttempt]) -> JudgedAttempt:
     """Converts a stored turn to an attempt."""
     completion = turn.completion
-    attempt = Attempt(
+    attempt = JudgedAttempt(
         candidate_id=turn.candidate_id,
         turn=turn.turn,
         action=turn.action,
@@ -112,7 +112,7 @@ def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
     return with_identity(answered, earlier)
 
 
-def author_in_words(completion: Completion, action: Action, parent: Attempt | None) -> str:
+def author_in_words(completion: Completion, action: Action, parent: JudgedAttempt | None) -> str:
     """Returns the author of a turn's text. A turn of TUNE changes only numbers and keeps its
     parent's author.
     """
@@ -121,7 +121,7 @@ def author_in_words(completion: Completion, action: Action, parent: Attempt | No
     return author_of(completion)
 
 
-def with_identity(attempt: Attempt, earlier: Sequence[Attempt]) -> Attempt:
+def with_identity(attempt: JudgedAttempt, earlier: Sequence[JudgedAttempt]) -> JudgedAttempt:
     """Returns the attempt with the hash of its program and the number of the turn that had the
     same program.
     """

@@ -14,7 +14,7 @@ MAX_MESSAGE_CHARACTERS = 1200
 """Maximum number of characters quoted from a failure's message."""
 MAX_TRACE_CHARACTERS = 1500
 """Maximum number of characters quoted from a traceback."""
-MAX_OUTPUT_CHARACTERS = 800
+MAX_FEEDBACK_OUTPUT_CHARACTERS = 800
 """Maximum number of characters quoted from the candidate's printed output."""
 MAX_COMPACT_CHARACTERS = 300
 """Maximum number of characters of a message in the compact form."""
@@ -130,7 +130,7 @@ def _mismatch(mismatch: Mismatch) -> str:
 def _program_output(report: Report) -> str:
     if not report.output.strip():
         return ""
-    return f"It printed:\n{quote_as_data(report.output, MAX_OUTPUT_CHARACTERS)}"
+    return f"It printed:\n{quote_as_data(report.output, MAX_FEEDBACK_OUTPUT_CHARACTERS)}"
 
 
 def _correctness(report: Report) -> str:

@@ -16,7 +16,7 @@ from enum import StrEnum
 import networkx as nx
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """The states of a run, named after the next action."""
 
     DRAFT = "draft"
@@ -32,7 +32,7 @@ class State(StrEnum):
     DONE = "done"
 
 
-class Outcome(StrEnum):
+class ActionOutcome(StrEnum):
     """The outcomes of an action, which lead from one state to the next."""
 
     ANSWERED = "answered"
@@ -55,48 +55,48 @@ class Outcome(StrEnum):
     """
 
 
-POLICY_STATES = (State.DRAFT, State.REPAIR, State.REFINE)
+POLICY_STATES = (RunState.DRAFT, RunState.REPAIR, RunState.REFINE)
 """States whose action asks the policy for a candidate."""
-TOOL_STATES = (State.COMPILE, State.CORRECTNESS, State.PROFILE)
+TOOL_STATES = (RunState.COMPILE, RunState.CORRECTNESS, RunState.PROFILE)
 """States whose action judges the candidate."""
 
 
-def _edges() -> dict[tuple[State, State], set[Outcome]]:
-    edges: dict[tuple[State, State], set[Outcome]] = {
-        (State.COMPILE, State.CORRECTNESS): {Outcome.PASSED},
-        (State.CORRECTNESS, State.PROFILE): {Outcome.PASSED},
-        (State.CORRECTNESS, State.REFINE): {Outcome.UNMEASURED},
-        (State.PROFILE, State.REFINE): {Outcome.PASSED},
-        (State.PROFILE, State.TUNE): {Outcome.UNTUNED},
-        (State.TUNE, State.COMPILE): {Outcome.ANSWERED},
-        (State.TUNE, State.DONE): {Outcome.STOPPED},
+def _edges() -> dict[tuple[RunState, RunState], set[ActionOutcome]]:
+    edges: dict[tuple[RunState, RunState], set[ActionOutcome]] = {
+        (RunState.COMPILE, RunState.CORRECTNESS): {ActionOutcome.PASSED},
+        (RunState.CORRECTNESS, RunState.PROFILE): {ActionOutcome.PASSED},
+        (RunState.CORRECTNESS, RunState.REFINE): {ActionOutcome.UNMEASURED},
+        (RunState.PROFILE, RunState.REFINE): {ActionOutcome.PASSED},
+        (RunState.PROFILE, RunState.TUNE): {ActionOutcome.UNTUNED},
+        (RunState.TUNE, RunState.COMPILE): {ActionOutcome.ANSWERED},
+        (RunState.TUNE, RunState.DONE): {ActionOutcome.STOPPED},
     }
 
-    def add(source: State, target: State, outcome: Outcome) -> None:
+    def add(source: RunState, target: RunState, outcome: ActionOutcome) -> None:
         edges.setdefault((source, target), set()).add(outcome)
 
     for policy_state in POLICY_STATES:
-        add(policy_state, State.COMPILE, Outcome.ANSWERED)
-        add(policy_state, State.DONE, Outcome.STOPPED)
+        add(policy_state, RunState.COMPILE, ActionOutcome.ANSWERED)
+        add(policy_state, RunState.DONE, ActionOutcome.STOPPED)
         for target in POLICY_STATES:
             add(
                 policy_state,
                 target,
-                Outcome.UNREADABLE if target is policy_state else Outcome.ANOTHER,
+                ActionOutcome.UNREADABLE if target is policy_state else ActionOutcome.ANOTHER,
             )
     for tool_state in TOOL_STATES:
-        add(tool_state, State.REPAIR, Outcome.FAILED)
-        add(tool_state, State.REFINE, Outcome.ABANDONED)
-        add(tool_state, State.DRAFT, Outcome.ANOTHER)
-        add(tool_state, State.TUNE, Outcome.ANOTHER)
-        add(tool_state, State.REPAIR, Outcome.ANOTHER)
-        add(tool_state, State.DONE, Outcome.STOPPED)
+        add(tool_state, RunState.REPAIR, ActionOutcome.FAILED)
+        add(tool_state, RunState.REFINE, ActionOutcome.ABANDONED)
+        add(tool_state, RunState.DRAFT, ActionOutcome.ANOTHER)
+        add(tool_state, RunState.TUNE, ActionOutcome.ANOTHER)
+        add(tool_state, RunState.REPAIR, ActionOutcome.ANOTHER)
+        add(tool_state, RunState.DONE, ActionOutcome.STOPPED)
     return edges
 
 
 def _build_graph() -> nx.DiGraph:
     graph = nx.DiGraph()
-    graph.add_nodes_from(State)
+    graph.add_nodes_from(RunState)
     for (source, target), outcomes in _edges().items():
         graph.add_edge(source, target, outcomes=frozenset(outcomes))
     return graph
@@ -112,7 +112,7 @@ class MachineError(AssertionError):
     """A transition outside the machine: a bug of this program."""
 
 
-def follow(state: State, outcome: Outcome, target: State) -> State:
+def follow(state: RunState, outcome: ActionOutcome, target: RunState) -> RunState:
     """Returns the target if the machine goes there from this state with this outcome. Raises
     MachineError otherwise.
     """
@@ -127,14 +127,20 @@ def mermaid(whole: bool = False) -> str:
 
     whole: also the edges that only an unusual search or reply takes.
     """
-    plain = {Outcome.ANSWERED, Outcome.PASSED, Outcome.UNTUNED, Outcome.FAILED, Outcome.STOPPED}
+    plain = {
+        ActionOutcome.ANSWERED,
+        ActionOutcome.PASSED,
+        ActionOutcome.UNTUNED,
+        ActionOutcome.FAILED,
+        ActionOutcome.STOPPED,
+    }
     lines = ["stateDiagram-v2", "    [*] --> draft"]
     for source, target, edge in MACHINE.edges(data=True):
         shown = [
             outcome
-            for outcome in Outcome
+            for outcome in ActionOutcome
             if outcome in edge["outcomes"] and (whole or outcome in plain)
         ]
-        if shown and (whole or target is not State.DONE or source in TOOL_STATES):
+        if shown and (whole or target is not RunState.DONE or source in TOOL_STATES):
             lines.append(f"    {source} --> {target}: {', '.join(shown)}")
     return "\n".join([*lines, "    done --> [*]"])

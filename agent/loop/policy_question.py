@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.agent.loop.attempts import Attempt, author_in_words
+from kernelwright.agent.loop.attempts import JudgedAttempt, author_in_words
 from kernelwright.agent.loop.feedback import write_compact_feedback, write_feedback
-from kernelwright.agent.loop.machine import State
+from kernelwright.agent.loop.machine import RunState
 from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, describe_budget_left
@@ -56,7 +56,7 @@ class QuestionWriter:
         """Hash of the prompt templates; other templates make another run."""
         return self._prompts.version
 
-    def request(self, plan: NextTurn, attempts: Sequence[Attempt], spent: Spent) -> Request:
+    def request(self, plan: NextTurn, attempts: Sequence[JudgedAttempt], spent: Spent) -> Request:
         """Writes the prompt of the next turn, with the sampling that the settings and the
         remaining budget allow.
         """
@@ -76,7 +76,7 @@ class QuestionWriter:
         )
 
     def _prompt_fields(
-        self, plan: NextTurn, attempts: Sequence[Attempt], budget: str
+        self, plan: NextTurn, attempts: Sequence[JudgedAttempt], budget: str
     ) -> PromptFields:
         parent = plan.parent
         feedback = ""
@@ -108,10 +108,10 @@ class QuestionWriter:
 
     def read(
         self, candidate_id: int, turn: int, plan: NextTurn, completion: Completion
-    ) -> tuple[Attempt, str | None]:
+    ) -> tuple[JudgedAttempt, str | None]:
         """Reads a completion. Returns the attempt and its code (None: the reply holds no code)."""
         source = extract_code(completion.text) or None
-        attempt = Attempt(
+        attempt = JudgedAttempt(
             candidate_id=candidate_id,
             turn=turn,
             action=plan.action,
@@ -126,7 +126,7 @@ class QuestionWriter:
         return attempt, source
 
 
-def redrafts_in_fp32(state: State, last: Attempt | None) -> bool:
+def redrafts_in_fp32(state: RunState, last: JudgedAttempt | None) -> bool:
     """Returns whether the next turn is the compiler's draft once more, with fp32 products.
 
     `DraftedTurn` answers such a turn without the policy.
@@ -134,7 +134,7 @@ def redrafts_in_fp32(state: State, last: Attempt | None) -> bool:
     failure = last.report.failure if last is not None and last.report is not None else None
     if last is None or failure is None:
         return False
-    if state is not State.REPAIR or not last.origin.is_draft:
+    if state is not RunState.REPAIR or not last.origin.is_draft:
         return False
     if failure.fault not in ARITHMETIC_FAULTS:
         return False
@@ -142,12 +142,12 @@ def redrafts_in_fp32(state: State, last: Attempt | None) -> bool:
     return bool(with_fp32_products(source)) or has_split_products(source)
 
 
-def _fault_of(parent: Attempt | None) -> str | None:
+def _fault_of(parent: JudgedAttempt | None) -> str | None:
     failure = parent.report.failure if parent is not None and parent.report is not None else None
     return failure.fault.value if failure is not None else None
 
 
-def _is_tuned(parent: Attempt, attempts: Sequence[Attempt]) -> bool:
+def _is_tuned(parent: JudgedAttempt, attempts: Sequence[JudgedAttempt]) -> bool:
     """Returns whether the parent's numbers are the best of a search: of its own, or of its
     child's search.
     """
@@ -161,7 +161,7 @@ def _tuning_messages(plan: NextTurn) -> tuple[Message, ...]:
     return (Message(role=Role.USER, content=f"Tune the numbers of the kernel of turn {number}."),)
 
 
-def notice_of(last: Attempt) -> str:
+def notice_of(last: JudgedAttempt) -> str:
     """Describes the format error of the last reply; empty if there was none."""
     if last.unreadable and last.finish is FinishReason.LENGTH:
         return "Your last reply was cut off before the code ended: answer with the file alone, and shorter."

@@ -13,8 +13,8 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
-from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
+from kernelwright.agent.loop.attempts import JudgedAttempt, best_of, from_turn, with_identity
+from kernelwright.agent.loop.machine import POLICY_STATES, ActionOutcome, RunState, follow
 from kernelwright.agent.loop.policy_question import WAITING_FOR, QuestionWriter, redrafts_in_fp32
 from kernelwright.agent.loop.run_verdicts import Participants, unreadable_report
 from kernelwright.agent.loop.search import NextTurn
@@ -50,8 +50,7 @@ from kernelwright.policies.deadlines import DeadlineReached
 from kernelwright.store.connection.errors import StoreError
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
-from kernelwright.store.models import Action, Candidate, Trajectory
-from kernelwright.store.models import State as CandidateState
+from kernelwright.store.models import Action, Candidate, CandidateState, Trajectory
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
@@ -83,10 +82,10 @@ class Run:
         self._questions = QuestionWriter(problem, self._policy, settings, trajectory.id)
         self._search = participants.search or settings.aimed_search()
         self._started = time.monotonic()
-        self.state = State.DRAFT
-        self.attempts: list[Attempt] = []
+        self.state = RunState.DRAFT
+        self.attempts: list[JudgedAttempt] = []
         """Candidates with a verdict, in the order of their turns."""
-        self.current: Attempt | None = None
+        self.current: JudgedAttempt | None = None
         """The candidate being written or judged."""
         self.stop_reason: StopReason | None = None
         self.message = ""
@@ -97,7 +96,7 @@ class Run:
         self._restore(trajectory)
 
     @property
-    def best(self) -> Attempt | None:
+    def best(self) -> JudgedAttempt | None:
         """Returns the fastest correct candidate so far; None if none is correct."""
         return best_of(self.attempts)
 
@@ -117,10 +116,10 @@ class Run:
         Raises StoreError if the store cannot be written: without a store nothing can be paused.
         """
         try:
-            if self.state is not State.DONE and not self.attempts and self.current is None:
+            if self.state is not RunState.DONE and not self.attempts and self.current is None:
                 self._watch(self, "running the reference")
                 self._judging.require_working(self.problem)
-            while self.state is not State.DONE:
+            while self.state is not RunState.DONE:
                 self.step()
         except KeyboardInterrupt:
             self.stop(StopReason.INTERRUPTED)
@@ -141,19 +140,19 @@ class Run:
         assert self.stop_reason is not None
         return self.stop_reason
 
-    def step(self) -> State:
+    def step(self) -> RunState:
         """Does one action of the current state.
 
         Errors that are not the candidate's are raised, and nothing is counted for them.
         """
-        if self.state is State.DONE:
+        if self.state is RunState.DONE:
             return self.state
         if reason := self._forbidden():
             self.stop(reason)
             return self.state
-        if self.state in POLICY_STATES or self.state is State.TUNE:
+        if self.state in POLICY_STATES or self.state is RunState.TUNE:
             self._ask()
-        elif self.state is State.COMPILE:
+        elif self.state is RunState.COMPILE:
             self._judge()
         else:
             self._climb()
@@ -167,7 +166,7 @@ class Run:
         last = self.attempts[-1] if self.attempts else None
         asks_policy = self.state in POLICY_STATES and not redrafts_in_fp32(self.state, last)
         has_verdict = self.current is not None and self.current.report is not None
-        is_costly = asks_policy or self.state is State.TUNE or not has_verdict
+        is_costly = asks_policy or self.state is RunState.TUNE or not has_verdict
         if not is_costly:
             return None
         deadline = self._deadline()
@@ -196,7 +195,7 @@ class Run:
             spent=self.spent.plain(),
         )
         self.stop_reason, self.message = reason, message
-        self._move(Outcome.STOPPED, State.DONE, reason.replace("_", " "))
+        self._move(ActionOutcome.STOPPED, RunState.DONE, reason.replace("_", " "))
 
     def _ask(self) -> None:
         """Writes the turn's row, asks the policy, and writes the answer."""
@@ -220,7 +219,7 @@ class Run:
         else:
             self.store.complete(row.id, completion, source)
             self.current = with_identity(attempt, self.attempts)
-            self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
+            self._move(ActionOutcome.ANSWERED, RunState.COMPILE, "reading the code")
 
     def _paid_answer(self, request: Request, row: Candidate) -> Completion:
         """Asks for the answer. The usage of charged answers without a reply is stored at once and
@@ -269,7 +268,7 @@ class Run:
 
         return watch
 
-    def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
+    def _answered_without_code(self, attempt: JudgedAttempt, completion: Completion) -> None:
         """Stores the answer and its verdict in one transaction: no tool is run for a reply
         without code.
         """
@@ -312,10 +311,10 @@ class Run:
         otherwise.
         """
         report = self._verdict()
-        if self.state is State.COMPILE and report.rung not in (Rung.SOURCE, Rung.COMPILE):
-            self._move(Outcome.PASSED, State.CORRECTNESS, "compiled")
-        elif self.state is State.CORRECTNESS and report.profile is not None:
-            self._move(Outcome.PASSED, State.PROFILE, "correct")
+        if self.state is RunState.COMPILE and report.rung not in (Rung.SOURCE, Rung.COMPILE):
+            self._move(ActionOutcome.PASSED, RunState.CORRECTNESS, "compiled")
+        elif self.state is RunState.CORRECTNESS and report.profile is not None:
+            self._move(ActionOutcome.PASSED, RunState.PROFILE, "correct")
         else:
             self._decide()
 
@@ -331,26 +330,34 @@ class Run:
             self.stop(plan)
             return
         self._plan = plan
-        target = State(plan.action.value)
+        target = RunState(plan.action.value)
         self._move(self._outcome(plan, target), target, f"going to {target}")
 
-    def _outcome(self, plan: NextTurn, target: State) -> Outcome:
+    def _outcome(self, plan: NextTurn, target: RunState) -> ActionOutcome:
         if self.state in POLICY_STATES:
-            return Outcome.UNREADABLE if target is self.state else Outcome.ANOTHER
+            return ActionOutcome.UNREADABLE if target is self.state else ActionOutcome.ANOTHER
         assert self.current is not None
         same = plan.parent is not None and plan.parent.candidate_id == self.current.candidate_id
         match target:
-            case State.REPAIR:
-                return Outcome.FAILED if same else Outcome.ANOTHER
-            case State.TUNE:
-                return Outcome.UNTUNED if same and self.state is State.PROFILE else Outcome.ANOTHER
-            case State.REFINE if not self.current.correct:
-                return Outcome.ABANDONED
-            case State.REFINE:
-                return Outcome.PASSED if self.state is State.PROFILE else Outcome.UNMEASURED
-        return Outcome.ANOTHER
+            case RunState.REPAIR:
+                return ActionOutcome.FAILED if same else ActionOutcome.ANOTHER
+            case RunState.TUNE:
+                return (
+                    ActionOutcome.UNTUNED
+                    if same and self.state is RunState.PROFILE
+                    else ActionOutcome.ANOTHER
+                )
+            case RunState.REFINE if not self.current.correct:
+                return ActionOutcome.ABANDONED
+            case RunState.REFINE:
+                return (
+                    ActionOutcome.PASSED
+                    if self.state is RunState.PROFILE
+                    else ActionOutcome.UNMEASURED
+                )
+        return ActionOutcome.ANOTHER
 
-    def _move(self, outcome: Outcome, target: State, doing: str) -> None:
+    def _move(self, outcome: ActionOutcome, target: RunState, doing: str) -> None:
         self.state = follow(self.state, outcome, target)  # raises if MACHINE has no such edge
         self._watch(self, doing)
 
@@ -369,25 +376,25 @@ class Run:
             else:
                 self._paid_for_nothing = turn.paid_for_nothing
         if trajectory.finished is not None:
-            self.state, self.stop_reason = State.DONE, StopReason(str(trajectory.stop_reason))
+            self.state, self.stop_reason = RunState.DONE, StopReason(str(trajectory.stop_reason))
         elif self.current is not None:
-            self.state = State.COMPILE
+            self.state = RunState.COMPILE
         elif self.attempts:
             # The process ended between a verdict and the next row: decide once more.
             self.current = self.attempts[-1]
             self.state = self._state_of_last_verdict()
             self._decide()
 
-    def _state_of_last_verdict(self) -> State:
+    def _state_of_last_verdict(self) -> RunState:
         """Returns the state (a tool's or the policy's) in which the last turn's verdict was
         written.
         """
         if self.current is not None and self.current.source is None:
-            return State(self.current.action.value)
+            return RunState(self.current.action.value)
         report = self._verdict()
         if report.rung in (Rung.SOURCE, Rung.COMPILE):
-            return State.COMPILE
-        return State.CORRECTNESS if report.profile is None else State.PROFILE
+            return RunState.COMPILE
+        return RunState.CORRECTNESS if report.profile is None else RunState.PROFILE
 
 
 def pause_owned(store: Store, trajectory_id: int, error: BaseException) -> None:

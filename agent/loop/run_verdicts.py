@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import JudgedAttempt
 from kernelwright.agent.loop.search import CandidateSearch
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.agent.loop.time_limit import judged_until
@@ -39,7 +39,7 @@ class Tunes(Protocol):
     """Interface of the tuner, which answers the turns of TUNE (agent/tuning/turn.py)."""
 
     def tuned(
-        self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
+        self, problem: Problem, parent: JudgedAttempt, spent: Spent, say: Callable[[str], None]
     ) -> Completion:
         """Returns the parent's program with faster numbers; the parent's program unchanged if
         none are faster.
@@ -47,7 +47,7 @@ class Tunes(Protocol):
         ...
 
 
-class VerdictSource(Protocol):
+class VerdictProvider(Protocol):
     """The source of a run's verdicts: the tools, or stored verdicts."""
 
     def require_working(self, problem: Problem) -> None:
@@ -55,7 +55,7 @@ class VerdictSource(Protocol):
         ...
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        self, problem: Problem, attempt: JudgedAttempt, earlier: Sequence[JudgedAttempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
         """Returns the verdict on an attempt; programs of earlier attempts are not judged again.
@@ -75,7 +75,7 @@ class Participants:
     """The policy, the judge, the search and the tuner of a run."""
 
     policy: Policy
-    judging: VerdictSource
+    judging: VerdictProvider
     search: CandidateSearch | None = None
     """Chooses the next candidate. None: the search of the run's settings, with their goal."""
     tuner: Tunes | None = None
@@ -99,7 +99,7 @@ class RunJudge:
         reference_trials().require_working(problem, train_mode=self._options.train_mode)
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        self, problem: Problem, attempt: JudgedAttempt, earlier: Sequence[JudgedAttempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
         """Judges an attempt; returns the earlier verdict, marked as cached, if the program is
@@ -123,7 +123,7 @@ class RunJudge:
         return correctness + (report.profile.seconds if report.profile else 0.0)
 
 
-def _cached_verdict(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
+def _cached_verdict(attempt: JudgedAttempt, earlier: Sequence[JudgedAttempt]) -> Report | None:
     """Returns the verdict on an equal program, unless a loaded machine may have caused its fault."""
     same = next((other for other in earlier if other.turn == attempt.repeats), None)
     if same is None or same.report is None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from kernelwright.agent.loop.attempts import Attempt, best_of
+from kernelwright.agent.loop.attempts import JudgedAttempt, best_of
 from kernelwright.agent.loop.stopping import Goal, StopReason, reason_to_finish
 from kernelwright.policies.base import Value
 from kernelwright.store.models import Action
@@ -43,13 +43,13 @@ class NextTurn(Value):
     """The action and the parent of the next turn."""
 
     action: Action
-    parent: Attempt | None = None
+    parent: JudgedAttempt | None = None
 
 
 class CandidateSearch(Protocol):
     """Decides from the attempts so far what a run does next."""
 
-    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def next(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         """Returns the next turn, or the reason to end. The attempts are all judged, in their
         order.
         """
@@ -81,7 +81,7 @@ class GoalSearch:
         """
         self._goal, self._search, self._tunes_from = goal, search, tunes_from
 
-    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def next(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         """Ends at the goal; tunes an untuned best candidate if tuning is on; else asks the inner
         search.
         """
@@ -100,7 +100,7 @@ class Serial:
     Asks for a fresh draft if nothing is correct yet and a reply repeats a failed program.
     """
 
-    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def next(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         """Returns a draft first, then a repair of the last candidate until it is correct, then a
         refinement of the best.
         """
@@ -124,7 +124,7 @@ class BestOf:
     def __init__(self, samples: int) -> None:
         self._samples = samples
 
-    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def next(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         """Returns another draft until there are enough."""
         drafts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         return NextTurn(action=Action.DRAFT) if len(drafts) < self._samples else StopReason.SAMPLES
@@ -138,7 +138,7 @@ class Beam:
     def __init__(self, width: int) -> None:
         self._width = width
 
-    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def next(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         """Returns the next turn of the round, on one of the best candidates so far."""
         policy_attempts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         round_start = len(policy_attempts) // self._width * self._width
@@ -152,14 +152,14 @@ class Beam:
         return NextTurn(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
 
 
-def repeat_turn(attempts: Sequence[Attempt]) -> NextTurn:
+def repeat_turn(attempts: Sequence[JudgedAttempt]) -> NextTurn:
     """Returns the last turn's action once more."""
     last = attempts[-1]
     parent = next((attempt for attempt in attempts if attempt.candidate_id == last.parent_id), None)
     return NextTurn(action=last.action, parent=parent)
 
 
-def _best_to_tune(attempts: Sequence[Attempt]) -> Attempt | None:
+def _best_to_tune(attempts: Sequence[JudgedAttempt]) -> JudgedAttempt | None:
     """Returns the best candidate if it was measured and has not been tuned yet."""
     best = best_of(attempts)
     if best is None or best.action is Action.TUNE or attempts[-1].unreadable:
@@ -169,11 +169,11 @@ def _best_to_tune(attempts: Sequence[Attempt]) -> Attempt | None:
     return best if measured and not tuned else None
 
 
-def _without_repeats(attempts: Sequence[Attempt]) -> list[Attempt]:
+def _without_repeats(attempts: Sequence[JudgedAttempt]) -> list[JudgedAttempt]:
     return [attempt for attempt in attempts if not attempt.unreadable and attempt.repeats is None]
 
 
-def _failures_in_a_row(attempts: Sequence[Attempt]) -> int:
+def _failures_in_a_row(attempts: Sequence[JudgedAttempt]) -> int:
     """Counts the readable candidates that failed in a row, up to the last one."""
     count = 0
     for attempt in reversed(attempts):

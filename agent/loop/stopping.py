@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
-from kernelwright.agent.loop.attempts import Attempt, best_of
+from kernelwright.agent.loop.attempts import JudgedAttempt, best_of
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Usage, Value
 from kernelwright.store.models import Action
@@ -101,7 +101,7 @@ class Goal(Value):
     def __str__(self) -> str:
         return self.kind.value if self.kind is GoalKind.CORRECT else f"{self.kind}:{self.value:g}"
 
-    def reached(self, attempt: Attempt) -> bool:
+    def reached(self, attempt: JudgedAttempt) -> bool:
         """Returns whether the attempt reaches the goal. A speed that was not measured on a GPU
         reaches none.
         """
@@ -152,7 +152,9 @@ class Spent(Value):
         return self.model_dump(mode="json")
 
 
-def sum_spent(attempts: Sequence[Attempt], seconds: float, lost: Sequence[Usage] = ()) -> Spent:
+def sum_spent(
+    attempts: Sequence[JudgedAttempt], seconds: float, lost: Sequence[Usage] = ()
+) -> Spent:
     """Adds up the costs of turns.
 
     seconds: wall time, earlier calls included. lost: usage of charged answers without a reply.
@@ -228,7 +230,7 @@ def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def reason_to_finish(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
+def reason_to_finish(goal: Goal, attempts: Sequence[JudgedAttempt]) -> StopReason | None:
     """Returns the reason to end the run that follows from the verdicts so far."""
     best = best_of(attempts)
     if any(goal.reached(attempt) for attempt in attempts):
@@ -245,14 +247,14 @@ def reason_to_finish(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | No
     return None
 
 
-def _in_a_row(attempts: Sequence[Attempt], holds: Callable[[Attempt], bool]) -> bool:
+def _in_a_row(attempts: Sequence[JudgedAttempt], holds: Callable[[JudgedAttempt], bool]) -> bool:
     policy_attempts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
     if len(policy_attempts) < MAX_USELESS_REPLIES_IN_A_ROW:
         return False
     return all(holds(attempt) for attempt in policy_attempts[-MAX_USELESS_REPLIES_IN_A_ROW:])
 
 
-def _turns_since_progress(attempts: Sequence[Attempt]) -> int:
+def _turns_since_progress(attempts: Sequence[JudgedAttempt]) -> int:
     """Counts the turns since the last progress: the first correct candidate, or a noticeably
     faster candidate.
     """

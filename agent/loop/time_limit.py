@@ -17,7 +17,7 @@ from kernelwright.tools.options import Options
 from kernelwright.tools.report import InfrastructureError, Report
 from kernelwright.tools.verdict_cache import UNCACHED_FAULTS
 
-GRACE_SECONDS = 5.0
+TIME_LIMIT_GRACE_SECONDS = 5.0
 """Seconds beyond the time limit for a verdict under way."""
 MIN_STEP_SECONDS = 1.0
 """Least time limit of a step of the tools."""
@@ -53,7 +53,7 @@ def options_until(options: Options, deadline: float) -> Options:
     """Returns the options of a verdict with time limits soon after the deadline (of the monotonic
     clock).
     """
-    seconds = max(MIN_STEP_SECONDS, deadline + GRACE_SECONDS - time.monotonic())
+    seconds = max(MIN_STEP_SECONDS, deadline + TIME_LIMIT_GRACE_SECONDS - time.monotonic())
     return options.with_(
         compile_seconds=min(options.compile_seconds, seconds),
         seconds=min(options.seconds, seconds),
@@ -90,5 +90,5 @@ def judged_until(
 
 def check_time(deadline: float | None) -> None:
     """Raises TimeLimitReached after the deadline and its grace."""
-    if deadline is not None and time.monotonic() >= deadline + GRACE_SECONDS:
+    if deadline is not None and time.monotonic() >= deadline + TIME_LIMIT_GRACE_SECONDS:
         raise TimeLimitReached("the time limit came before the verdict")

@@ -15,7 +15,7 @@ from kernelwright.agent.mcp_server.budget import CLIENT
 from kernelwright.store.connection.versioned_file import Tables, open_versioned_file
 from kernelwright.tools.report import InfrastructureError, Value
 
-VERDICTS = sa.Table(
+HISTORY_VERDICTS = sa.Table(
     "verdicts",
     sa.MetaData(),
     sa.Column("id", sa.String, primary_key=True),
@@ -35,14 +35,14 @@ VERDICTS = sa.Table(
     sa.Column("client", sa.String, nullable=False, server_default=""),
     sa.Index("verdicts_by_problem", "problem", "created"),
 )
-TABLES = Tables(
-    VERDICTS.metadata,
+HISTORY_TABLES = Tables(
+    HISTORY_VERDICTS.metadata,
     version=2,
     upgrades={1: ("ALTER TABLE verdicts ADD COLUMN client TEXT NOT NULL DEFAULT ''",)},
 )
 LINE_COLUMNS = [
-    VERDICTS.c.id.label("verdict_id"),
-    *(VERDICTS.c[name] for name in HistoryLine.model_fields if name != "verdict_id"),
+    HISTORY_VERDICTS.c.id.label("verdict_id"),
+    *(HISTORY_VERDICTS.c[name] for name in HistoryLine.model_fields if name != "verdict_id"),
 ]
 
 
@@ -82,7 +82,7 @@ class History:
         without write permission.
         """
         self.path = path
-        self._engine = open_versioned_file(path, TABLES, "--db")
+        self._engine = open_versioned_file(path, HISTORY_TABLES, "--db")
 
     @contextmanager
     def _open(self) -> Iterator[sa.Connection]:
@@ -97,11 +97,11 @@ class History:
     def begin(self, row: StoredVerdict) -> None:
         """Stores a verdict before its start."""
         with self._open() as connection:
-            connection.execute(sa.insert(VERDICTS), row.model_dump(mode="json"))
+            connection.execute(sa.insert(HISTORY_VERDICTS), row.model_dump(mode="json"))
 
     def keep(self, row: StoredVerdict) -> None:
         """Replaces the stored state of a verdict."""
-        replace = sa.insert(VERDICTS).prefix_with("OR REPLACE")
+        replace = sa.insert(HISTORY_VERDICTS).prefix_with("OR REPLACE")
         with self._open() as connection:
             connection.execute(replace, row.model_dump(mode="json"))
 
@@ -110,8 +110,13 @@ class History:
         characters; None if unknown.
         """
         # LIKE would read % and _ of a client's text as wildcards.
-        begins = sa.func.substr(VERDICTS.c.id, 1, len(verdict_id)) == verdict_id
-        query = sa.select(VERDICTS).where(begins, _is_own()).order_by(VERDICTS.c.id).limit(2)
+        begins = sa.func.substr(HISTORY_VERDICTS.c.id, 1, len(verdict_id)) == verdict_id
+        query = (
+            sa.select(HISTORY_VERDICTS)
+            .where(begins, _is_own())
+            .order_by(HISTORY_VERDICTS.c.id)
+            .limit(2)
+        )
         with self._open() as connection:
             rows = connection.execute(query).mappings().all()
         exact = [row for row in rows if row["id"] == verdict_id]
@@ -123,10 +128,10 @@ class History:
         """Returns the current client's newest verdicts of a problem (empty: of all problems), and
         their total number.
         """
-        conditions = [_is_own(), *([VERDICTS.c.problem == problem] if problem else [])]
-        query = sa.select(*LINE_COLUMNS, VERDICTS.c.server).where(*conditions).limit(limit)
-        newest_first = VERDICTS.c.created.desc(), sa.text("rowid DESC")
-        count = sa.select(sa.func.count()).select_from(VERDICTS).where(*conditions)
+        conditions = [_is_own(), *([HISTORY_VERDICTS.c.problem == problem] if problem else [])]
+        query = sa.select(*LINE_COLUMNS, HISTORY_VERDICTS.c.server).where(*conditions).limit(limit)
+        newest_first = HISTORY_VERDICTS.c.created.desc(), sa.text("rowid DESC")
+        count = sa.select(sa.func.count()).select_from(HISTORY_VERDICTS).where(*conditions)
         with self._open() as connection:
             rows = connection.execute(query.order_by(*newest_first)).mappings().all()
             total = connection.execute(count).scalar_one()
@@ -135,7 +140,7 @@ class History:
 
 def _is_own() -> sa.ColumnElement[bool]:
     """Returns the SQL condition for verdicts of the current client."""
-    return VERDICTS.c.client == CLIENT.get()
+    return HISTORY_VERDICTS.c.client == CLIENT.get()
 
 
 def _line(row: sa.RowMapping) -> HistoryLine:

@@ -22,6 +22,7 @@ from kernelwright.agent.mcp_server.budget import CLIENT, ClientBudgets, ServerBu
 from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
 from kernelwright.agent.mcp_server.summaries import verdict_fields
+from kernelwright.closing_context import ClosingContext
 from kernelwright.errors import InputError
 from kernelwright.tools.options import DEFAULT_SIZES
 from kernelwright.tools.problem import Problem, ProblemError
@@ -40,7 +41,7 @@ NEEDS_GPU_MESSAGES = {
     "kernel is here, times are not",
 }
 CANCELLED_MESSAGE = "this verdict was cancelled: ask again where it is wanted after all"
-CANCEL_GRACE_SECONDS = 5.0
+CALL_CANCEL_GRACE_SECONDS = 5.0
 """Seconds for a cancelled verdict to stop at its next step, before its processes are ended."""
 SERVER_RESTARTED_MESSAGE = (
     "the server ended before this verdict was made: submit the candidate again"
@@ -63,7 +64,7 @@ class JudgeRequest(Value):
     own_work: str = "strict"
 
 
-class ServerJudge:
+class ServerJudge(ClosingContext):
     """Judge of a server, with its evaluators and verdicts under way. Thread-safe; a context
     manager.
     """
@@ -306,7 +307,7 @@ class ServerJudge:
         if running.cancel():  # no thread had begun it
             self._keep_cancelled(verdict_id)
         else:
-            grace = threading.Timer(CANCEL_GRACE_SECONDS, self._end_processes, (verdict_id,))
+            grace = threading.Timer(CALL_CANCEL_GRACE_SECONDS, self._end_processes, (verdict_id,))
             grace.daemon = True
             grace.start()
         return self.result(verdict_id)
@@ -389,12 +390,6 @@ class ServerJudge:
         for evaluator in self._evaluators.values():
             evaluator.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def __enter__(self) -> ServerJudge:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _state_of(error: Exception) -> AnswerState:

@@ -13,7 +13,7 @@ from kernelwright.tools.report import Value
 
 MAX_SOURCE_BYTES = 2 * 2**20
 """Maximum size of a candidate or a reference, in bytes."""
-MAX_NAME_CHARACTERS = 1000
+MAX_QUERY_CHARACTERS = 1000
 """Maximum length of a problem's name, a path or a search text, in characters."""
 BASELINES = ("eager", "compile")
 
@@ -43,9 +43,9 @@ def find_problem(name_or_text: str, access: Access) -> Problem:
         source = complete_reference(name_or_text)
         check_form(source)
         return Problem(name="given", source=source)
-    if len(name_or_text) > MAX_NAME_CHARACTERS:
+    if len(name_or_text) > MAX_QUERY_CHARACTERS:
         raise InputError(
-            f"a problem's name has {MAX_NAME_CHARACTERS} characters at most: a reference's text has several lines"
+            f"a problem's name has {MAX_QUERY_CHARACTERS} characters at most: a reference's text has several lines"
         )
     file, _ = split_entry(name_or_text.strip())
     if (
@@ -71,7 +71,7 @@ def read_source(text_or_path: str, access: Access) -> str:
     if (
         "\n" not in text_or_path
         and text_or_path.strip().endswith(".py")
-        and len(text_or_path) <= MAX_NAME_CHARACTERS
+        and len(text_or_path) <= MAX_QUERY_CHARACTERS
     ):
         _need_local(access, "a file")
         file = Path(text_or_path.strip()).expanduser()

@@ -36,7 +36,6 @@ INSTRUCTIONS = (
 )
 CLIENT_KEY = "kernelwright.client"
 """Key of the client's name in a request's ASGI scope."""
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class KernelServer(MCPServer[Any]):

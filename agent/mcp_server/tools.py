@@ -22,7 +22,7 @@ from kernelwright.agent.mcp_server.answers import (
     VerdictAnswer,
 )
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
-from kernelwright.agent.mcp_server.requests import MAX_NAME_CHARACTERS, find_problem
+from kernelwright.agent.mcp_server.requests import MAX_QUERY_CHARACTERS, find_problem
 from kernelwright.errors import InputError
 from kernelwright.tools.options import DEFAULT_SIZES
 from kernelwright.tools.problem import ProblemError
@@ -77,7 +77,7 @@ BaselineArgument = Annotated[
     Literal["eager", "compile"], Field(description="PyTorch eager or torch.compile.")
 ]
 VerdictId = Annotated[
-    str, Field(max_length=MAX_NAME_CHARACTERS, description="As an earlier answer named it.")
+    str, Field(max_length=MAX_QUERY_CHARACTERS, description="As an earlier answer named it.")
 ]
 
 PROGRESS_SECONDS = 1.0
@@ -149,7 +149,7 @@ class Tools:
         query: Annotated[
             str,
             Field(
-                max_length=MAX_NAME_CHARACTERS, description="Words to look for; all where empty."
+                max_length=MAX_QUERY_CHARACTERS, description="Words to look for; all where empty."
             ),
         ] = "",
         limit: Annotated[int, Field(ge=1, le=500)] = 100,

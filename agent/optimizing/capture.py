@@ -107,7 +107,7 @@ def _distinct(arguments: Any) -> Any:
 
     visited: set[int] = set()
 
-    def distinct(value: Any) -> Any:
+    def distinct(value: object) -> Any:
         if isinstance(value, torch.Tensor) and id(value) in visited:
             return value.clone()
         visited.add(id(value))

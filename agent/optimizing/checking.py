@@ -108,7 +108,7 @@ def _in_float64(model: torch.nn.Module, inputs: Any) -> list[torch.Tensor] | Non
     """Returns the outputs in float64; None if the model cannot run in float64."""
     from torch.utils import _pytree
 
-    def widened(value: Any) -> Any:
+    def widened(value: object) -> Any:
         is_tensor = hasattr(value, "is_floating_point") and value.is_floating_point()
         return value.double() if is_tensor else value
 
@@ -144,7 +144,7 @@ def _gradients(model: torch.nn.Module, inputs: Any) -> Sequence[torch.Tensor | N
         return torch.autograd.grad(total, weights, allow_unused=True)
 
 
-def _tensors(outputs: Any) -> list[torch.Tensor]:
+def _tensors(outputs: object) -> list[torch.Tensor]:
     import torch
     from torch.utils import _pytree
 

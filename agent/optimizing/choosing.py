@@ -10,7 +10,7 @@ from kernelwright.agent.optimizing.region_text import NoRegion
 
 MIN_LAUNCHES = 2
 """Fewest computing operators of a region: a single operator has nothing to fuse."""
-MAX_LAUNCHES = 64
+MAX_REGION_LAUNCHES = 64
 """Most computing operators of a region: larger modules are cut into their children."""
 
 
@@ -36,7 +36,7 @@ def _largest(
     for path in paths:
         say(f"reading {path or 'the model'}")
         region = _region_at(calls, path)
-        if region is not None and region.launches <= MAX_LAUNCHES:
+        if region is not None and region.launches <= MAX_REGION_LAUNCHES:
             if region.launches >= MIN_LAUNCHES and region.bytes_saved > 0:
                 yield region
             continue

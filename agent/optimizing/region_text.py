@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 MAX_CONSTANT_ELEMENTS = 1024
 """Maximum number of elements of a constant written into a problem's text."""
-ATTENTION = "scaled_dot_product_attention"
+ATTENTION_FUNCTION = "scaled_dot_product_attention"
 Draw = Callable[["torch.Tensor", str], str]
 """Returns the expression of a tensor like another, of a shape given as text."""
-HEADER = "import torch\nimport torch.nn as nn\nfrom math import inf, nan\n"
+REGION_HEADER = "import torch\nimport torch.nn as nn\nfrom math import inf, nan\n"
 
 
 class NoRegion(Exception):
@@ -54,7 +54,7 @@ class RegionProblemText:
         )
         body = "\n".join(f"        {line}" for line in self._body())
         return (
-            f"{HEADER}\n{sizes}\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+            f"{REGION_HEADER}\n{sizes}\n\nclass Model(nn.Module):\n    def __init__(self):\n"
             f"        super().__init__()\n{init}\n\n    def forward(self, {names}):\n{body}\n\n\n"
             f"def get_inputs():\n    return [\n{inputs}\n    ]\n\n\ndef get_init_inputs():\n    return []\n"
         )
@@ -129,7 +129,7 @@ class RegionProblemText:
         extents = [self._extent(extent) for extent in node.meta["val"].shape]
         return f"({', '.join(extents)}{',' if len(extents) == 1 else ''})"
 
-    def _extent(self, extent: Any) -> str:
+    def _extent(self, extent: object) -> str:
         text = str(extent)
         if text.isdigit():
             return f"int({text})"
@@ -151,7 +151,8 @@ class RegionProblemText:
             line = re.sub(r"device\(type='\w+'(, index=\d+)?\)", f"{first}.device", line)
             # Drafts know attention by its function in torch; the operator's kernels differ by device.
             line = line.replace(
-                f"torch.ops.aten.{ATTENTION}.default(", f"nn.functional.{ATTENTION}("
+                f"torch.ops.aten.{ATTENTION_FUNCTION}.default(",
+                f"nn.functional.{ATTENTION_FUNCTION}(",
             )
             line = re.sub(r"\w+", lambda word: _weight_text(word[0], weights), line)
             if line.startswith("return "):

@@ -14,8 +14,8 @@ from kernelwright.source_lines import without_directives
 from kernelwright.store.models import ACTIONS_OF_THE_POLICY, Action
 from kernelwright.tools.problem import Problem
 
-VERSION = "v1"
-SHIPPED_FOLDER = Path(__file__).parent / VERSION
+PROMPT_VERSION = "v1"
+SHIPPED_FOLDER = Path(__file__).parent / PROMPT_VERSION
 TEMPLATE_NAMES = {
     PromptForm.CHAT: ("system", *ACTIONS_OF_THE_POLICY),
     PromptForm.COMPACT: ACTIONS_OF_THE_POLICY,
@@ -61,11 +61,11 @@ class Prompts:
         form = f"{self.form}.{FORM_VERSION}" if self.form is PromptForm.COMPACT else self.form
         shipped = {name: _shipped(self.form, name) for name in TEMPLATE_NAMES[self.form]}
         if shipped == self._texts:
-            return f"{VERSION}.{form}"
+            return f"{PROMPT_VERSION}.{form}"
         digest = hashlib.sha256(
             "\0".join(self._texts[name] for name in TEMPLATE_NAMES[self.form]).encode()
         )
-        return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
+        return f"{PROMPT_VERSION}.{form}+{digest.hexdigest()[:8]}"
 
     def messages(self, prompt_fields: PromptFields) -> tuple[Message, ...]:
         """Returns the conversation of a request.

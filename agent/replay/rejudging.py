@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.loop.run_verdicts import RunJudge, VerdictSource
+from kernelwright.agent.loop.run_verdicts import RunJudge, VerdictProvider
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.replaying import FreshVerdicts, ReplayResult, StoredVerdicts, replay
 from kernelwright.agent.reporting.selecting import candidate_filter, trajectory_id
@@ -190,7 +190,7 @@ class _ReplayQueue:
         turns: Sequence[Turn],
         keep: Callable[[Turn, Report], None],
         tell: Callable[[str], None],
-    ) -> VerdictSource:
+    ) -> VerdictProvider:
         if self._evaluator is None:
             return StoredVerdicts(turns)
         from kernelwright.tools.evaluation.pipeline import Options

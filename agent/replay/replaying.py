@@ -10,10 +10,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
-from kernelwright.agent.loop.attempts import Attempt, best_of
-from kernelwright.agent.loop.machine import TOOL_STATES, State
+from kernelwright.agent.loop.attempts import JudgedAttempt, best_of
+from kernelwright.agent.loop.machine import TOOL_STATES, RunState
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import Participants, VerdictSource
+from kernelwright.agent.loop.run_verdicts import Participants, VerdictProvider
 from kernelwright.agent.loop.search import CandidateSearch, NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
@@ -40,7 +40,7 @@ class ReplayedTurn(Value):
     trajectory_id: int
     """Trajectory of the turn; another one for turns before a fork."""
     action: str
-    states: tuple[State, ...]
+    states: tuple[RunState, ...]
     """States visited by the state machine."""
     rung: Rung
     correct: bool
@@ -91,7 +91,7 @@ class RecordedSearch:
         self.departures: dict[int, str] = {}
         """Departures of the current search, by the index of the preceding turn."""
 
-    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def next(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         """Returns the recorded step; a different step of the current search is noted as a
         departure.
         """
@@ -105,7 +105,7 @@ class RecordedSearch:
             self.departures[len(attempts) - 1] = departure
         return recorded_step
 
-    def _recorded_step(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+    def _recorded_step(self, attempts: Sequence[JudgedAttempt]) -> NextTurn | StopReason:
         if len(attempts) == len(self._turns):
             return self._stop
         turn = self._turns[len(attempts)]
@@ -130,7 +130,7 @@ class StoredVerdicts:
         self._turns = turns
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        self, problem: Problem, attempt: JudgedAttempt, earlier: Sequence[JudgedAttempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
         """Returns the stored report of the turn, which must exist."""
@@ -154,7 +154,7 @@ class FreshVerdicts:
     """
 
     def __init__(
-        self, turns: Sequence[Turn], trajectory_id: int, judge: VerdictSource, keeps_verdict: Callable[[Turn], bool],
+        self, turns: Sequence[Turn], trajectory_id: int, judge: VerdictProvider, keeps_verdict: Callable[[Turn], bool],
         keep: Callable[[Turn, Report], None], tell: Callable[[str], None] = lambda doing: None,
     ) -> None:  # fmt: skip
         """tell: receives progress messages directly, because messages through the state machine
@@ -169,7 +169,7 @@ class FreshVerdicts:
         self.judged: set[int] = set()
 
     def report(
-        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None],
+        self, problem: Problem, attempt: JudgedAttempt, earlier: Sequence[JudgedAttempt], say: Callable[[str], None],
         deadline: float | None = None,
     ) -> Report:  # fmt: skip
         """Returns the new report on the stored text and passes it to `keep`; inherited turns keep
@@ -200,7 +200,7 @@ class FreshVerdicts:
         return self._judge.gpu_seconds(report)
 
 
-VerdictSourceFactory = Callable[[Sequence[Turn]], VerdictSource]
+VerdictSourceFactory = Callable[[Sequence[Turn]], VerdictProvider]
 """Creates the verdict source for the turns of a trajectory."""
 
 
@@ -222,7 +222,7 @@ def replay(
     settings = Settings.of(trajectory).with_(budgets=UNLIMITED_BUDGETS)
     current_search = settings.aimed_search()
     search = RecordedSearch(judged_turns, _stop_of(trajectory), current_search)
-    visited_states: dict[int, list[State]] = {}
+    visited_states: dict[int, list[RunState]] = {}
 
     def watch(run: Run, doing: str) -> None:
         _note(visited_states, run)
@@ -233,7 +233,7 @@ def replay(
     scratch_row = scratch.begin(settings.start(problem), resume=False)
     participants = Participants(_script(judged_turns), verdicts, search=search)
     run = Run(scratch, scratch_row, problem, participants, settings, watch)
-    while judged_turns and run.state is not State.DONE:
+    while judged_turns and run.state is not RunState.DONE:
         run.step()
     rejudged = verdicts.judged if isinstance(verdicts, FreshVerdicts) else set()
     replayed_turns: list[ReplayedTurn] = []
@@ -262,9 +262,9 @@ def _script(turns: Sequence[Turn]) -> ScriptedPolicy:
     return ScriptedPolicy(answers, name="replay")
 
 
-def _note(visited_states: dict[int, list[State]], run: Run) -> None:
+def _note(visited_states: dict[int, list[RunState]], run: Run) -> None:
     """Records the state of the state machine for the current turn."""
-    if run.state is State.DONE:
+    if run.state is RunState.DONE:
         return
     turn = run.current.turn if run.state in TOOL_STATES and run.current else len(run.attempts)
     states = visited_states.setdefault(turn, [])
@@ -273,7 +273,7 @@ def _note(visited_states: dict[int, list[State]], run: Run) -> None:
 
 
 def _turn(
-    turns: Sequence[Turn], attempts: Sequence[Attempt], states: Sequence[State], departure: str, judged: bool
+    turns: Sequence[Turn], attempts: Sequence[JudgedAttempt], states: Sequence[RunState], departure: str, judged: bool
 ) -> ReplayedTurn:  # fmt: skip
     """Returns the replayed turn for the last attempt; attempts correspond to the first turns in
     order.

@@ -19,7 +19,7 @@ from kernelwright.agent.reporting.samples import Cost
 from kernelwright.agent.reporting.words import number_of
 from kernelwright.tools.report import clean_text
 
-CSV_COLUMNS = (
+REPORT_COLUMNS = (
     "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light",
     "judged_on", "outcome", "fault", "message",
     "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
@@ -278,7 +278,7 @@ def csv_text(report: RunReport) -> str:
     """Writes a CSV line for each policy and problem."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    writer.writerow(REPORT_COLUMNS)
     for group in report.groups:
         writer.writerows(_csv_cells(group, row) for row in group.rows)
     return out.getvalue()
@@ -287,7 +287,7 @@ def csv_text(report: RunReport) -> str:
 def _csv_cells(group: PolicyGroup, row: ProblemSummary) -> list[object]:
     values = {**row.model_dump(exclude={"cost"}), **row.cost.model_dump(), "policy": group.label}
     values["degenerate"] = " ".join(row.degenerate)
-    return [_cell(values[name]) for name in CSV_COLUMNS]
+    return [_cell(values[name]) for name in REPORT_COLUMNS]
 
 
 def _cell(value: object) -> object:

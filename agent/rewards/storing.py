@@ -10,7 +10,7 @@ from kernelwright.agent.rewards.formula import Formula
 from kernelwright.agent.rewards.scoring import on_gpu, reply_of, score
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.store.records import CandidateFilter
 
 REWARDS_PER_TRANSACTION = 500
@@ -73,7 +73,7 @@ def _scored(
     """Yields verdict id, parts, parts already stored, and whether all parts of the formula were
     measured.
     """
-    turns = store.count(chosen.with_(state=State.JUDGED))
+    turns = store.count(chosen.with_(state=CandidateState.JUDGED))
     for number, turn in enumerate(store.samples(chosen, formula=formula.label)):
         if number % TURNS_BETWEEN_STEPS == 0:
             say(f"scoring turn {number + 1:,} of {turns:,}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MAX_CHARACTERS = 1000
+MAX_FIELD_ERROR_CHARACTERS = 1000
 """Characters of one message."""
 _OBJECT = "must be an object, {{...}}"
 _WHOLE_NUMBER = "must be a whole number"
@@ -61,4 +61,4 @@ def describe_field_error(error: Mapping[str, Any], whole: str, outer_parts: int 
     template = _MESSAGES.get(error["type"], "")
     message = template.format(**error.get("ctx", {})) if template else error["msg"]
     field_name = ".".join(str(part) for part in location) or whole
-    return f"{field_name}: {message}"[:MAX_CHARACTERS]
+    return f"{field_name}: {message}"[:MAX_FIELD_ERROR_CHARACTERS]

@@ -25,7 +25,7 @@ from kernelwright.agent.serving.routes import (
 )
 from kernelwright.agent.serving.routes.admission import AdmissionMiddleware
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
-from kernelwright.agent.serving.routes.context import Context
+from kernelwright.agent.serving.routes.context import ServerContext
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.wire import Code, Error, ErrorBody, ProblemReference, Submission
 from kernelwright.tools.hardware.machine_info import version
@@ -34,7 +34,7 @@ WARMING_PROBLEM = "fused_silu"
 """Catalogue problem prepared by a server before the first request."""
 BODY_BYTES = 2**20
 """Maximum size of a request's body, in bytes."""
-BATCH_BYTES = 16 * 2**20
+MAX_BATCH_BODY_BYTES = 16 * 2**20
 """Maximum size of the body of a batch, in bytes."""
 STATUS_OF_CODE = {
     Code.UNAUTHORIZED: 401, Code.FORBIDDEN: 403, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422,
@@ -53,7 +53,7 @@ CODE_OF_STATUS = {
 }
 
 
-def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
+def make_app(context: ServerContext, body_seconds: float = BODY_SECONDS) -> FastAPI:
     """Returns the ASGI application. Its lifespan starts and closes the service."""
 
     @asynccontextmanager
@@ -94,7 +94,10 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     ):
         app.include_router(routes.router)
     app.add_middleware(
-        BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES
+        BodyLimits,
+        seconds=body_seconds,
+        sizes={"/v1/batches": MAX_BATCH_BODY_BYTES},
+        size=BODY_BYTES,
     )
     app.add_middleware(
         AdmissionMiddleware, client_of=context.tokens.client, needs_token=context.tokens.needed,
@@ -158,7 +161,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     return _refusal(request.app.state.context, error)
 
 
-def _refusal(context: Context, error: RequestRefused) -> JSONResponse:
+def _refusal(context: ServerContext, error: RequestRefused) -> JSONResponse:
     context.metrics.refused(error.code.value)
     headers = {"WWW-Authenticate": "Bearer"} if error.code is Code.UNAUTHORIZED else {}
     if error.retry_after is not None:

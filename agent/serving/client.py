@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
@@ -36,6 +35,7 @@ from kernelwright.agent.serving.wire import (
     Status,
     VerdictList,
 )
+from kernelwright.closing_context import ClosingContext
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 
@@ -63,7 +63,7 @@ class SubmittedVerdict(Status):
         return self._client.result(self, progress, timeout=timeout)
 
 
-class JudgeClient:
+class JudgeClient(ClosingContext):
     """Client of a judge service. Thread-safe; a context manager.
 
     Every method waits while the service is busy (429) or out of reach, for up to `patience` seconds
@@ -97,17 +97,6 @@ class JudgeClient:
     def close(self) -> None:
         """Closes the connections. Submitted verdicts are still judged."""
         self._http.close()
-
-    def __enter__(self) -> JudgeClient:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -------------------------------------------------------------- one candidate
     def score(

@@ -26,7 +26,7 @@ from kernelwright.agent.serving.routes.connections import (
     READER_SECONDS,
     DeadlineConnection,
 )
-from kernelwright.agent.serving.routes.context import Context
+from kernelwright.agent.serving.routes.context import ServerContext
 from kernelwright.agent.serving.routes.tokens import ANONYMOUS, ClientTerms, Right, Tokens
 from kernelwright.agent.serving.service import JudgeService
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
@@ -36,7 +36,7 @@ from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.open_files import raise_open_files_limit
 
-GRACE_SECONDS = 5
+SHUTDOWN_SECONDS = 5
 """Seconds for answers under way after the server is stopped."""
 CONNECTION_IDLE_SECONDS = 65
 """Seconds a connection is kept open between two requests. Must exceed the clients' own limit (httpx
@@ -100,7 +100,7 @@ class ServerOptions(BaseModel):
 class JudgeServer(uvicorn.Server):
     """uvicorn server: wakes requests waiting for a verdict when the server is stopped."""
 
-    def __init__(self, config: uvicorn.Config, context: Context) -> None:
+    def __init__(self, config: uvicorn.Config, context: ServerContext) -> None:
         super().__init__(config)
         self._context = context
 
@@ -201,7 +201,7 @@ def _url_host(host: str) -> str:
 
 def _context(
     plan: ServerOptions, record: VerdictDatabase, pool: JudgePool, tokens: Tokens
-) -> Context:
+) -> ServerContext:
     metrics = ServiceMetrics()
 
     def may_send_references(client: str) -> bool:
@@ -216,14 +216,14 @@ def _context(
     )
     retention = Retention(service.deletion, plan.keep_days) if plan.keep_days is not None else None
     trace_export = TraceExport(record, plan.otlp) if plan.otlp is not None else None
-    return Context(
+    return ServerContext(
         service=service, trace_export=trace_export, tokens=tokens,
         trajectories=Trajectories(plan.database), metrics=metrics,
         statistics=RecordStatistics(plan.store.resolve()), is_private=plan.is_private, retention=retention,
     )  # fmt: skip
 
 
-def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
+def _config(plan: ServerOptions, context: ServerContext) -> uvicorn.Config:
     bounds = {
         "header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds,
         "most_connections": plan.most_connections or most_connections(),
@@ -231,7 +231,7 @@ def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
     protocol: type[DeadlineConnection] = type("BoundedConnection", (DeadlineConnection,), bounds)
     return uvicorn.Config(
         make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
-        log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
+        log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         timeout_keep_alive=CONNECTION_IDLE_SECONDS, backlog=MAX_WAITING_CONNECTIONS,
     )  # fmt: skip
 

@@ -150,7 +150,7 @@ class WireValue(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few_keys(cls, data: Any) -> Any:
+    def _has_few_keys(cls, data: object) -> Any:
         if isinstance(data, dict) and len(data) > MAX_FIELDS:
             raise ValueError(f"has {len(data)} fields: at most {MAX_FIELDS} are read")
         return data

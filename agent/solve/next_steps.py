@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import JudgedAttempt
 from kernelwright.agent.loop.search import SearchKind
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
@@ -47,7 +47,7 @@ class NextSteps(Value):
 def next_steps(
     problem: Problem,
     settings: Settings,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[JudgedAttempt],
     reason: StopReason,
     store: Store,
     refused: str = "",
@@ -73,7 +73,7 @@ def next_steps(
     )
 
 
-def _reached(furthest: Attempt | None, turns: int) -> str:
+def _reached(furthest: JudgedAttempt | None, turns: int) -> str:
     if furthest is None or furthest.report is None:
         return "no candidate was judged"
     return f"turn {furthest.turn + 1} of {turns} came furthest: it {furthest.report.explanation}"
@@ -115,7 +115,7 @@ def _solved_in(store: Store, name: str) -> int | None:
 
 
 def _options(
-    settings: Settings, attempts: Sequence[Attempt], reason: StopReason, refused: str
+    settings: Settings, attempts: Sequence[JudgedAttempt], reason: StopReason, refused: str
 ) -> list[str]:
     furthest = max(attempts, key=lambda attempt: attempt.rank, default=None)
     report = furthest.report if furthest else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Evaluator, Options
     from kernelwright.tools.problem import Problem
 
-AUTO = "auto"
+AUTOMATIC_RULE = "auto"
 STRICT: Literal["strict"] = "strict"
 SHARED: Literal["report"] = "report"
 """Rule of a run whose kernel may call the library: the share of own work is only reported."""
@@ -54,7 +54,7 @@ class OwnWorkChooser:
 
     def choose(self, problem: Problem, settings: Settings) -> OwnWorkChoice:
         """Returns the rule for a problem: the user's, or the rule with the faster draft."""
-        if settings.own_work != AUTO:
+        if settings.own_work != AUTOMATIC_RULE:
             return OwnWorkChoice(rule=settings.own_work)
         if settings.draft not in (DraftKind.AUTO, DraftKind.COMPILER):
             return OwnWorkChoice()

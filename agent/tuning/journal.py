@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.errors import InputError
 
 JOURNAL_VERSION = 1
 """Version of the format, raised when a row changes its meaning."""
 
 
-class Journal:
+class Journal(ClosingContext):
     """Rows of JSON, one per line, after a first line with the identity of the tuning. For one
     thread.
     """
@@ -61,12 +62,6 @@ class Journal:
     def close(self) -> None:
         """Closes the file. All rows are on the disk already."""
         self._file.close()
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import JudgedAttempt
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.agent.tuning.journal import Journal
@@ -48,7 +48,7 @@ class TuneTurn:
         self._store, self._folder = store, folder
 
     def tuned(
-        self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]
+        self, problem: Problem, parent: JudgedAttempt, spent: Spent, say: Callable[[str], None]
     ) -> Completion:
         """Returns the parent's program with faster numbers; the parent's program unchanged, with
         the reason, if none are faster.
@@ -80,7 +80,12 @@ class TuneTurn:
         return settings.with_(gpu_seconds=seconds)
 
     def _journal(
-        self, problem: Problem, source: str, settings: TuneSettings, gpu_name: str, parent: Attempt
+        self,
+        problem: Problem,
+        source: str,
+        settings: TuneSettings,
+        gpu_name: str,
+        parent: JudgedAttempt,
     ) -> Journal:
         import tempfile
 

@@ -7,7 +7,7 @@ from kernelwright.policies.http.errors import error_without_reply
 from kernelwright.policies.http.model_reply import (
     COUNT,
     OBJECT,
-    TEXT,
+    TEXT_ADAPTER,
     ModelReply,
     OptionalFields,
     finish_reason,
@@ -39,7 +39,7 @@ def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     return ModelReply(
         text=parts.stored_text,
         kind=parts.kind,
-        finish=finish_reason(fields.read("stop_reason", content.get("stop_reason"), TEXT)),
+        finish=finish_reason(fields.read("stop_reason", content.get("stop_reason"), TEXT_ADAPTER)),
         prompt_tokens=None if counts["input_tokens"] is None else prompt,
         completion_tokens=fields.read("output_tokens", usage.get("output_tokens"), COUNT),
         cached_prompt_tokens=counts["cache_read_input_tokens"],

@@ -14,7 +14,7 @@ T = TypeVar("T")
 _CHARACTERS_A_TOKEN = 4
 _LARGEST_COUNT = 2**31 - 1
 COUNT: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=_LARGEST_COUNT)])
-TEXT: TypeAdapter[str] = TypeAdapter(str)
+TEXT_ADAPTER: TypeAdapter[str] = TypeAdapter(str)
 OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 TOKEN_IDS: TypeAdapter[list[int]] = TypeAdapter(
     list[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]]

@@ -18,7 +18,7 @@ from typing import Any
 from kernelwright.policies.base import ReplyKind
 from kernelwright.policies.http.model_reply import (
     COUNT,
-    TEXT,
+    TEXT_ADAPTER,
     ModelReply,
     OptionalFields,
     finish_reason,
@@ -78,7 +78,9 @@ def reply_of_another_api(content: object) -> ModelReply | None:
     return ModelReply(
         text=parts.stored_text,
         kind=parts.kind,
-        finish=finish_reason(fields.read("finish_reason", _first_of(around, _FINISH), TEXT)),
+        finish=finish_reason(
+            fields.read("finish_reason", _first_of(around, _FINISH), TEXT_ADAPTER)
+        ),
         prompt_tokens=fields.read("prompt_tokens", _first_of(usage, _PROMPT_COUNTS), COUNT),
         completion_tokens=fields.read(
             "completion_tokens", _first_of(usage, _COMPLETION_COUNTS), COUNT

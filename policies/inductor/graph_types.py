@@ -29,7 +29,7 @@ class GraphNode(Protocol):
     users: Mapping[GraphNode, None]
     """Nodes that read this node."""
 
-    def replace_all_uses_with(self, node: Any) -> Any:
+    def replace_all_uses_with(self, node: object) -> Any:
         """Lets all users read another node."""
 
 

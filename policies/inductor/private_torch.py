@@ -7,7 +7,6 @@ runs in a process of its own.
 
 from __future__ import annotations
 
-import importlib
 import math
 import numbers
 import types
@@ -87,22 +86,6 @@ PRIVATE_NAMES = (
     "triton.runtime.driver:driver.set_active",
 )
 """Private attributes of torch used or replaced, as `module:attribute`."""
-
-
-def missing_private_names() -> list[str]:
-    """Returns the private names this torch or this Triton does not have."""
-    return [name for name in PRIVATE_NAMES if not _exists(name)]
-
-
-def _exists(name: str) -> bool:
-    module, _, path = name.partition(":")
-    try:
-        attribute: Any = importlib.import_module(module)
-        for part in path.split("."):
-            attribute = getattr(attribute, part)
-    except (ImportError, AttributeError):
-        return False
-    return True
 
 
 PRETENDED_GPU_PROPERTIES = {

@@ -12,8 +12,9 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from kernelwright.policies.draft_channel import DraftChannel
 from kernelwright.policies.inductor.attempts import (
     TracedAttempt,
     attempts_at,
@@ -34,13 +35,6 @@ from kernelwright.program_arguments import no_program_arguments
 
 class OutOfTime(BaseException):
     """The time for a draft is over. Not an Exception, which Inductor would catch and go on."""
-
-
-class Channel(Protocol):
-    """The sandbox's way to its owner."""
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Sends a message of JSON values."""
 
 
 WARM_UP_PROBLEM = """
@@ -120,7 +114,7 @@ def prepare() -> None:
     _prepared.append(True)
 
 
-def serve(channel: Channel, payload: dict[str, Any]) -> None:
+def serve(channel: DraftChannel, payload: dict[str, Any]) -> None:
     """Answers a request of `kernelwright.policies.inductor.draft`."""
     prepare()
     with warnings.catch_warnings(), no_program_arguments():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ATTENTION_NAME = "kernelwright_ring"
 """The name under which this attention is registered with transformers."""
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+ATTENTION_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 _TILE_BYTES = 8192
 """Bytes of keys a program holds at once, and as many of values."""
 _LOG2_E = 1.4426950408889634
@@ -138,7 +138,7 @@ def attends_windows(model: PreTrainedModel) -> bool:
         config.get_text_config() is config
         and bool(getattr(model, "_supports_attention_backend", False))
         and not getattr(config, "attn_logit_softcapping", None)
-        and model.dtype in DTYPES
+        and model.dtype in ATTENTION_DTYPES
         and head >= 16
         and head & (head - 1) == 0
         and (

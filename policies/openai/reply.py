@@ -13,7 +13,7 @@ from kernelwright.policies.http.errors import error_without_reply
 from kernelwright.policies.http.model_reply import (
     COUNT,
     OBJECT,
-    TEXT,
+    TEXT_ADAPTER,
     TOKEN_IDS,
     MessageParts,
     ModelReply,
@@ -58,11 +58,13 @@ def parse_reply(answer: ServerAnswer, server: ModelServer) -> ModelReply:
     details = fields.read("prompt_tokens_details", usage.get("prompt_tokens_details"), OBJECT) or {}
     ids = fields.read("token_ids", choice.get("token_ids"), TOKEN_IDS)
     prompt_ids = fields.read("prompt_token_ids", content.get("prompt_token_ids"), TOKEN_IDS)
-    revision = fields.read("system_fingerprint", content.get("system_fingerprint"), TEXT)
+    revision = fields.read("system_fingerprint", content.get("system_fingerprint"), TEXT_ADAPTER)
     return ModelReply(
         text=parts.stored_text,
         kind=parts.kind,
-        finish=finish_reason(fields.read("finish_reason", choice.get("finish_reason"), TEXT)),
+        finish=finish_reason(
+            fields.read("finish_reason", choice.get("finish_reason"), TEXT_ADAPTER)
+        ),
         prompt_tokens=fields.read("prompt_tokens", usage.get("prompt_tokens"), COUNT),
         completion_tokens=fields.read("completion_tokens", usage.get("completion_tokens"), COUNT),
         cached_prompt_tokens=fields.read("cached_tokens", details.get("cached_tokens"), COUNT),

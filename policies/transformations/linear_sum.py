@@ -85,7 +85,7 @@ def row_kernel(x_pointer, sum_pointer, out_pointer, inputs, factor, shift, BLOCK
     tl.store(out_pointer + row, total * factor + shift)
 '''
 
-HOST = """weight = {weight}
+LINEAR_SUM_HOST = """weight = {weight}
 x = {x}.contiguous()
 rows, inputs = x.shape
 outputs = weight.shape[{output_axis}]
@@ -139,7 +139,7 @@ def write_linear_sum(exported: ExportedModel) -> str:
     ):
         raise NotTransformed("it is no layer of fp32 on rows of one axis")
     host = HostText(exported.names, {})
-    body = HOST.format(
+    body = LINEAR_SUM_HOST.format(
         weight=host.of(weight), x=host.of(x), bias="summed" if bias is None else host.of(bias),
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
         shape="(rows, 1)" if pattern.keeps else "(rows,)", factor=pattern.factor, shift=pattern.shift,
@@ -175,7 +175,7 @@ def _find(exported: ExportedModel) -> LinearSum:
     for step in steps:
         name = name_of(step)
         if name in ("mul", "div", "add", "sub"):
-            _take_number(pattern, step, name, exported, summed)
+            _take_number(pattern, step, name, exported)
         elif step.target is operator.getitem and step.args[1] == 0:
             continue
         elif (
@@ -201,9 +201,7 @@ def _find(exported: ExportedModel) -> LinearSum:
     return pattern
 
 
-def _take_number(
-    pattern: LinearSum, step: GraphNode, name: str, exported: ExportedModel, summed: bool
-) -> None:
+def _take_number(pattern: LinearSum, step: GraphNode, name: str, exported: ExportedModel) -> None:
     number = step.args[1]
     if type(number) not in (int, float) or not math.isfinite(number) or step.kwargs:
         raise NotTransformed(f"{name} with something that is no plain number")

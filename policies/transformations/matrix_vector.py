@@ -20,10 +20,10 @@ from kernelwright.policies.transformations.host_text import HostText
 from kernelwright.policies.transformations.split_product import JOIN_PARTS
 
 MIN_STEPS = 1 << 10
-MIN_ELEMENTS = 1 << 20
+MIN_MATRIX_ELEMENTS = 1 << 20
 """Elements of the matrix from which on it is split: smaller ones take as long as a launch does."""
 
-TEXT = (
+MATRIX_VECTOR_TEXT = (
     '''# A product of a matrix and a vector in two stages (kernelwright). Block sizes are not tuned.
 import torch
 import torch.nn as nn
@@ -77,7 +77,7 @@ class ModelNew(nn.Module):
         return out
 '''
 )
-PROGRAMS = 1056
+MATRIX_VECTOR_PROGRAMS = 1056
 """Eight for each multiprocessor of a large GPU."""
 
 
@@ -89,13 +89,13 @@ def write_matrix_vector(exported: ExportedModel) -> str:
     matrix, vector = host.of(product.args[0]), host.of(product.args[1])
     lines = "".join(f"        {line}\n" for line in host.lines)
     shape = "(rows,)" if product.meta["val"].dim() == 1 else "(rows, 1)"
-    return TEXT.format(
+    return MATRIX_VECTOR_TEXT.format(
         inputs=", ".join(exported.inputs),
         lines=lines,
         matrix=matrix,
         vector=vector,
         shape=shape,
-        programs=PROGRAMS,
+        programs=MATRIX_VECTOR_PROGRAMS,
     )
 
 
@@ -117,6 +117,6 @@ def _find(exported: ExportedModel) -> Any:
     ):
         raise NotTransformed("it is no product of floating-point numbers of at most 32 bits")
     rows, depth = size_of(matrix.shape[0]), size_of(matrix.shape[1])
-    if depth < MIN_STEPS or rows * depth < MIN_ELEMENTS:
+    if depth < MIN_STEPS or rows * depth < MIN_MATRIX_ELEMENTS:
         raise NotTransformed(f"{rows} rows of {depth} are soon multiplied")
     return output[0]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kernelwright.device_mapping import cuda_mapped_to
+from kernelwright.policies.draft_channel import DraftChannel
 from kernelwright.policies.transformations.exporting import ExportedModel, NotTransformed, export
 from kernelwright.policies.transformations.linear_sum import write_linear_sum
 from kernelwright.policies.transformations.matrix_vector import write_matrix_vector
@@ -30,19 +31,12 @@ MAX_REASON_CHARACTERS = 600
 """Maximum length of a refusal's reason."""
 
 
-class Channel(Protocol):
-    """The sandbox's way to its owner."""
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Sends a message, which must be plain JSON."""
-
-
 def warm() -> None:
     """Forked processes inherit the imports."""
     answer(TRANSFORMATION_PROBLEM)
 
 
-def serve(channel: Channel, payload: dict[str, Any]) -> None:
+def serve(channel: DraftChannel, payload: dict[str, Any]) -> None:
     """Answers a request of `kernelwright.policies.transformations.draft`."""
     channel.send(answer(payload["source"]))
 

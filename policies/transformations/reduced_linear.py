@@ -39,7 +39,7 @@ SHIFTED = """    largest = tl.reduce(value, 1, larger)
     shift = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)
     weight = tl.exp(value - shift[:, None])
 """
-REDUCTIONS = {
+ROW_REDUCTIONS = {
     "softmax": (LOWEST, SHIFTED.replace("shift[:, None]", "largest[:, None]").replace(
         '    shift = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)\n', "")
         + "    reduced = weight / tl.sum(weight, axis=1)[:, None]\n"),
@@ -57,8 +57,8 @@ REDUCTIONS = {
 """),
 }  # fmt: skip
 """Reduction or norm of a row -> the value beyond the row's end, and the lines of the kernel."""
-NORMS = ("layer_norm", "rms_norm")
-WHOLE_ROWS = ("softmax", *NORMS)
+NORM_NAMES = ("layer_norm", "rms_norm")
+WHOLE_ROWS = ("softmax", *NORM_NAMES)
 """They give as many elements as a row has."""
 AFFINE = {
     "scale": "    reduced *= tl.load(scale_pointer + column, mask=column < outputs, other=0.0)[None, :]\n",
@@ -102,7 +102,7 @@ def reduced_linear_kernel(
 STORE_ROWS = "tl.store(out_pointer + row, reduced, mask=row < rows)"
 STORE_ALL = """place = out_pointer + row[:, None] * outputs + column[None, :]
     tl.store(place, reduced, mask=(row < rows)[:, None] & (column < outputs)[None, :])"""
-HOST = """weight = {weight}
+REDUCED_LINEAR_HOST = """weight = {weight}
 x = {x}.contiguous()
 rows, inputs = x.shape
 outputs = weight.shape[{output_axis}]
@@ -130,15 +130,15 @@ def write_reduced_linear(exported: ExportedModel) -> str:
     if outputs > MAX_ROW_ELEMENTS:
         raise NotTransformed(f"a row of {outputs} does not fit into a block")
     host = HostText(exported.names, {})
-    norm, whole = _Norm(reduction) if name in NORMS else None, name in WHOLE_ROWS
+    norm, whole = _Norm(reduction) if name in NORM_NAMES else None, name in WHOLE_ROWS
     shape = "(rows, outputs)" if whole else "(rows, 1)" if keeps_axis(reduction) else "(rows,)"
-    body = HOST.format(
+    body = REDUCED_LINEAR_HOST.format(
         weight=host.of(weight), x=host.of(x), bias="out" if bias is None else host.of(bias),
         has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
         shape=shape, tensors="".join(f"{host.of(tensor)}, " for tensor in norm.tensors.values()) if norm else "",
     )  # fmt: skip
     # Columns beyond the row's end get the reduction's neutral element.
-    beyond, lines = REDUCTIONS[name]
+    beyond, lines = ROW_REDUCTIONS[name]
     if norm is not None:
         lines = lines.replace("EPSILON", repr(norm.epsilon)) + "".join(
             AFFINE[name] for name in norm.tensors
@@ -188,10 +188,10 @@ def _find(exported: ExportedModel) -> tuple[Any, list[Any], Any]:
     name = name_of(node)
     if (
         len(outputs) != 1
-        or {"max": "amax", "_softmax": "softmax"}.get(name, name) not in REDUCTIONS
+        or {"max": "amax", "_softmax": "softmax"}.get(name, name) not in ROW_REDUCTIONS
     ):
         raise NotTransformed("what is returned is no reduction of rows")
-    if node.args[0].meta["val"].dim() != 2 or (name not in NORMS and axes_of(node) != [1]):
+    if node.args[0].meta["val"].dim() != 2 or (name not in NORM_NAMES and axes_of(node) != [1]):
         raise NotTransformed("it is not the last of two axes that is reduced")
     reduction, node = node, node.args[0]
     steps: list[Any] = []

@@ -32,7 +32,7 @@ class _Kind:
         self.start, self.join, self.fold, self.end = start, join, fold, end
 
 
-KINDS = {
+REDUCTION_KINDS = {
     "sum": _Kind("0.0", "{0} + {1}", "tl.sum({0}, axis=0)"),
     "mean": _Kind("0.0", "{0} + {1}", "tl.sum({0}, axis=0)", "{} / columns"),
     "amax": _Kind('-float("inf")', "larger({0}, {1})", "tl.reduce({0}, 0, larger)"),
@@ -56,7 +56,7 @@ def smaller(a, b):
 ''',
 }
 
-TEXT = '''# A reduction of few long rows in two stages (kernelwright). Block sizes are not tuned.
+ROW_REDUCTION_TEXT = '''# A reduction of few long rows in two stages (kernelwright). Block sizes are not tuned.
 import torch
 import torch.nn as nn
 import triton
@@ -117,9 +117,9 @@ def write_row_reduction(exported: ExportedModel) -> str:
     """Returns the candidate's text. Raises NotTransformed."""
     plain(exported)
     reduction = _find(exported)
-    kind = KINDS[reduction.kind]
+    kind = REDUCTION_KINDS[reduction.kind]
     shape = "()" if reduction.whole else "(*x.shape[:-1], 1)" if reduction.keeps else "x.shape[:-1]"
-    return TEXT.format(
+    return ROW_REDUCTION_TEXT.format(
         extremes=EXTREMES.get(reduction.kind, ""), start=kind.start, name=exported.inputs[0],
         flat=".reshape(-1)" if reduction.whole else "", join_block=kind.join.format("found", "x"),
         fold_block=kind.fold.format("found"), fold_parts=kind.fold.format("found"), end=kind.end.format("total"),
@@ -130,7 +130,7 @@ def write_row_reduction(exported: ExportedModel) -> str:
 def _find(exported: ExportedModel) -> RowReduction:
     nodes = list(exported.graph.nodes)
     calls = [node for node in nodes if node.op == "call_function"]
-    if len(calls) != 1 or name_of(calls[0]) not in KINDS or len(exported.inputs) != 1:
+    if len(calls) != 1 or name_of(calls[0]) not in REDUCTION_KINDS or len(exported.inputs) != 1:
         raise NotTransformed("the graph is more than one reduction of one tensor")
     (node,) = calls
     value = node.args[0].meta["val"]

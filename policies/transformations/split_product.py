@@ -103,7 +103,7 @@ class ModelNew(nn.Module):
         return out
 '''
 TEXT = TEXT_BEGIN + JOIN_PARTS + TEXT_END
-PROGRAMS = 528
+SPLIT_PRODUCT_PROGRAMS = 528
 """Four for each multiprocessor of a large GPU."""
 
 
@@ -120,7 +120,7 @@ def write_split_product(exported: ExportedModel) -> str:
         left=left,
         right=right,
         tile=TILE,
-        programs=PROGRAMS,
+        programs=SPLIT_PRODUCT_PROGRAMS,
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Post = Callable[[str, dict[str, Any]], dict[str, Any]]
 """Posts a JSON body to a path of the server and returns its answer. Raises PolicyError."""
-POLL_SECONDS = 0.001
+WEIGHT_POLL_SECONDS = 0.001
 
 
 class WeightSender:
@@ -104,5 +104,5 @@ def _wait(work: Any, received: Future[dict[str, Any]]) -> None:
     while not work.is_completed():
         if received.done():
             received.result()
-        time.sleep(POLL_SECONDS)
+        time.sleep(WEIGHT_POLL_SECONDS)
     work.wait()

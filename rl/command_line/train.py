@@ -170,7 +170,7 @@ class MethodOptions:
         }  # fmt: skip
 
 
-POLICIES = Modes({"--policy": ("policy",), "--base": ("base",)})
+SUBJECT_MODES = Modes({"--policy": ("policy",), "--base": ("base",)})
 TRAIN_MODES = Modes(
     {
         "--from-trajectories": names_of(LogChoice),
@@ -210,7 +210,7 @@ def train(
     if (log.from_trajectories is None) == (not online):
         raise InputError("give --from-trajectories DB or --online")
     TRAIN_MODES.refuse_unused(context, "--online" if online else "--from-trajectories")
-    POLICIES.refuse_unused(context, "--policy" if model.base is None else "--base")
+    SUBJECT_MODES.refuse_unused(context, "--policy" if model.base is None else "--base")
     shared = {
         **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), **distribution.fields(),
         "output": out,

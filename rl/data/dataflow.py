@@ -32,12 +32,12 @@ from kernelwright.rl.data.operation_names import (
 )
 from kernelwright.tools.parsing import parse_module
 
-CONSTANT = "c"
+CONSTANT_VALUE = "c"
 _DIGEST = 40
 """Number of characters of a hash. A constant or a bare input is shorter: nothing could be
 followed.
 """
-MAX_CALL_DEPTH = 12
+MAX_DATAFLOW_DEPTH = 12
 """Largest depth of followed calls of the model's own methods."""
 
 
@@ -110,7 +110,7 @@ class DataflowTracer:
 
     def _call(self, function: ast.FunctionDef, terms: dict[str, str]) -> str:
         # Recursive methods end in a common term.
-        if self._depth >= MAX_CALL_DEPTH:
+        if self._depth >= MAX_DATAFLOW_DEPTH:
             return _node("deep")
         self._depth += 1
         try:
@@ -132,7 +132,7 @@ class DataflowTracer:
                     self._assign(node.target, self.value(node.value, terms), terms)
                 # x += y is x = x + y.
                 case ast.AugAssign() if isinstance(node.target, ast.Name):
-                    current = terms.get(node.target.id, CONSTANT)
+                    current = terms.get(node.target.id, CONSTANT_VALUE)
                     terms[node.target.id] = self._operator(
                         node.op, current, self.value(node.value, terms)
                     )
@@ -162,9 +162,15 @@ class DataflowTracer:
             terms[target.id] = term
         elif isinstance(target, ast.Tuple | ast.List):
             for i, part in enumerate(target.elts):
-                self._assign(part, CONSTANT if term == CONSTANT else _node(f"part{i}", term), terms)
+                self._assign(
+                    part,
+                    CONSTANT_VALUE if term == CONSTANT_VALUE else _node(f"part{i}", term),
+                    terms,
+                )
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-            terms[target.value.id] = _node("setitem", terms.get(target.value.id, CONSTANT), term)
+            terms[target.value.id] = _node(
+                "setitem", terms.get(target.value.id, CONSTANT_VALUE), term
+            )
 
     # -------------------------------------------------------------- expressions
     def value(self, node: ast.expr, terms: dict[str, str]) -> str:
@@ -173,14 +179,14 @@ class DataflowTracer:
         """
         match node:
             case ast.Constant():
-                return CONSTANT
+                return CONSTANT_VALUE
             case ast.Name():
-                return terms.get(node.id, CONSTANT)
+                return terms.get(node.id, CONSTANT_VALUE)
             case ast.UnaryOp():
                 term = self.value(node.operand, terms)
                 return (
                     term
-                    if term == CONSTANT or isinstance(node.op, ast.UAdd)
+                    if term == CONSTANT_VALUE or isinstance(node.op, ast.UAdd)
                     else _node("neg", term)
                 )
             case ast.BinOp():
@@ -207,11 +213,11 @@ class DataflowTracer:
 
     def _joined(self, name: str, nodes: list[ast.expr], terms_by_name: dict[str, str]) -> str:
         terms = [self.value(n, terms_by_name) for n in nodes]
-        return CONSTANT if all(t == CONSTANT for t in terms) else _node(name, *terms)
+        return CONSTANT_VALUE if all(t == CONSTANT_VALUE for t in terms) else _node(name, *terms)
 
     def _operator(self, op: ast.operator, first: str, right: str) -> str:
-        if first == right == CONSTANT:
-            return CONSTANT
+        if first == right == CONSTANT_VALUE:
+            return CONSTANT_VALUE
         name = OPERATION_NAMES.get(type(op).__name__, type(op).__name__)
         # x * sigmoid(x) is silu, in either order.
         if name == "mul" and _node("sigmoid", first) == right:
@@ -224,10 +230,10 @@ class DataflowTracer:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             # Parameters of all shapes are the same term; other attributes are constants.
             layer = self._layers.get(node.attr)
-            return "parameter" if layer is not None and _is_parameter(layer) else CONSTANT
+            return "parameter" if layer is not None and _is_parameter(layer) else CONSTANT_VALUE
         inner = self.value(node.value, terms)
         if node.attr in ("shape", "device", "dtype", "ndim"):
-            return CONSTANT
+            return CONSTANT_VALUE
         # Transposing is kept, since a product with a transposed operand is another problem.
         if node.attr in ("T", "mT", "H"):
             return _node("transpose", inner)
@@ -235,7 +241,7 @@ class DataflowTracer:
 
     def _item(self, node: ast.Subscript, terms: dict[str, str]) -> str:
         inner = self.value(node.value, terms)
-        if inner == CONSTANT or isinstance(node.slice, ast.Constant):
+        if inner == CONSTANT_VALUE or isinstance(node.slice, ast.Constant):
             return inner
         # x[:, None] is layout alone; x[1:] or x[:n] selects elements.
         for part in ast.walk(node.slice):
@@ -275,7 +281,7 @@ class DataflowTracer:
         names = [a.arg for a in function.args.args[first:]]
         arguments = dict(zip(names, (self.value(a, terms) for a in node.args), strict=False))
         arguments |= {k.arg: self.value(k.value, terms) for k in node.keywords if k.arg}
-        return self._call(function, {name: arguments.get(name, CONSTANT) for name in names})
+        return self._call(function, {name: arguments.get(name, CONSTANT_VALUE) for name in names})
 
     def _layer(self, layer: ast.expr, arguments: list[str]) -> str:
         """Returns the term of a layer's output: a torch module by its name, Sequential as a chain
@@ -286,14 +292,14 @@ class DataflowTracer:
         name = ast.unparse(layer.func).split(".")[-1]
         # A chain of layers.
         if name == "Sequential":
-            term = arguments[0] if arguments else CONSTANT
+            term = arguments[0] if arguments else CONSTANT_VALUE
             for part in layer.args:
                 term = self._layer(part, [term])
             return term
         if (
             name in self._classes
             and "forward" in _methods(self._classes[name])
-            and self._depth < MAX_CALL_DEPTH
+            and self._depth < MAX_DATAFLOW_DEPTH
         ):
             # A class of the same file is followed through its own forward.
             inner = DataflowTracer(self._classes, self._functions, self._classes[name])
@@ -307,18 +313,18 @@ class DataflowTracer:
         """Returns the term of a torch operation on values; constants among its arguments are left
         out.
         """
-        values = [t for t in terms if t != CONSTANT]
+        values = [t for t in terms if t != CONSTANT_VALUE]
         name = canonical_operation(name, node)
         if name == "einsum":
             name = einsum_name(node)
         if not values:
-            return CONSTANT
+            return CONSTANT_VALUE
         if name in LAYOUT_AND_TYPE_OPERATIONS:
             return values[0]
         # A constant operand stays: x + 1 is not x.
         if name in ("add", "sub", "mul", "div", "pow") and len(values) < len(terms[:2]):
-            first_constant = terms[0] == CONSTANT
-            values = [CONSTANT, values[0]] if first_constant else [values[0], CONSTANT]
+            first_constant = terms[0] == CONSTANT_VALUE
+            values = [CONSTANT_VALUE, values[0]] if first_constant else [values[0], CONSTANT_VALUE]
         # torch.mul(x, torch.sigmoid(x)) is silu, as with the operator.
         if name == "mul" and len(values) == 2:
             return self._operator(ast.Mult(), *values)

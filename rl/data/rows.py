@@ -253,7 +253,7 @@ def _row(cells: dict[str, Any]) -> Row:
     return Row(**cells)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     if isinstance(value, tuple):
         return [message.model_dump(mode="json") for message in value]
     return list(value.items()) if isinstance(value, dict) else value

@@ -202,13 +202,13 @@ class HeldOutProblems:
 
 def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:
     """Yields judged turns, and answered turns without a verdict so that they are counted."""
-    from kernelwright.store.models import State
+    from kernelwright.store.models import CandidateState
 
     if chosen.state is not None:
         yield from store.samples(chosen)
         return
-    yield from store.samples(chosen.with_(state=State.JUDGED))
-    yield from store.samples(chosen.with_(state=State.DRAFTED))
+    yield from store.samples(chosen.with_(state=CandidateState.JUDGED))
+    yield from store.samples(chosen.with_(state=CandidateState.DRAFTED))
 
 
 def sample_of(turn: Turn, requirements: SampleRequirements) -> Sample | TurnRefusal:

@@ -17,7 +17,7 @@ from kernelwright.agent.rewards.formula import (
 from kernelwright.agent.runtime.field_errors import describe_field_error
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.store.records import CandidateFilter
 
 AUTO = "auto"
@@ -41,7 +41,7 @@ def choose_formula(store: Store, name: str, chosen: CandidateFilter | None = Non
     """
     if name != AUTO:
         return find_formula(name)
-    correct = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
+    correct = (chosen or CandidateFilter()).with_(state=CandidateState.JUDGED, correct=True)
     # Half of the correct turns must be timed for a reward that includes speed.
     timed, right = store.count(correct.with_(min_speedup=0.0)), store.count(correct)
     return FORMULA_PRESETS[DEFAULT_FORMULA if timed and 2 * timed >= right else EXECUTION_FORMULA]

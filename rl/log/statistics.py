@@ -12,7 +12,7 @@ from kernelwright.policies.base import Value
 from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load_log, revision_of
 from kernelwright.rl.log.refusals import RefusalCount
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.store.records import CandidateFilter, Turn
 
 
@@ -92,7 +92,7 @@ def stats_of(store: Store, formula: Formula, chosen: CandidateFilter | None = No
     usable by exact GRPO.
     """
     tally = _Tally()
-    for turn in store.samples((chosen or CandidateFilter()).with_(state=State.JUDGED)):
+    for turn in store.samples((chosen or CandidateFilter()).with_(state=CandidateState.JUDGED)):
         tally.add(turn)
     log = load_log(store, SampleRequirements(formula=formula), chosen)
     everything = load_log(store, SampleRequirements(formula=formula, exact=False), chosen)

@@ -193,7 +193,6 @@ class WorkerProcess(ChildProcess):
 
         environment: beside PYTHONPATH, which leads to this package; None for this process's own.
         """
-        self._given = module, arguments, errors, memory, environment
         ours, theirs = socket.socketpair()
         self.connection = Connection(ours.detach())
         command = [sys.executable, "-m", module]
@@ -203,14 +202,6 @@ class WorkerProcess(ChildProcess):
                 [*command, str(number), *arguments], environment=_with_this_package(environment), errors=errors,
                 descriptors=[number], memory=memory,
             )  # fmt: skip
-
-    def restarted(self) -> WorkerProcess:
-        """Another process of the same kind, after this one is ended and closed. Raises OSError."""
-        self.close()
-        module, arguments, errors, memory, environment = self._given
-        return WorkerProcess(
-            module, *arguments, errors=errors, memory=memory, environment=environment
-        )
 
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Sends a message and gives the answer to it. Raises WorkerTimedOut, WorkerDied."""

@@ -14,7 +14,7 @@ import turnmaking as make
 
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.models import Action, State
+from kernelwright.store.models import Action, CandidateState
 from kernelwright.store.records import CandidateFilter, TrajectoryFilter
 
 FORK = get_context("fork")
@@ -36,7 +36,7 @@ def solve(store, trajectory, said):
     there = store.turns(trajectory.id)
     for number in range(TURNS):
         turn = there[number] if number < len(there) else None
-        if turn is None or turn.state is State.DRAFTING:
+        if turn is None or turn.state is CandidateState.DRAFTING:
             row = store.draft(
                 trajectory.id,
                 make.request(number, trajectory.sample),
@@ -51,7 +51,7 @@ def solve(store, trajectory, said):
             id = row.id
         else:
             id = turn.candidate_id
-        if turn is None or turn.state is not State.JUDGED:
+        if turn is None or turn.state is not CandidateState.JUDGED:
             store.judge(
                 id, make.wrong(number, trajectory.sample), rewards={"gate": 1.0}, formula="v1"
             )
@@ -105,7 +105,7 @@ def outcome(path):
                     t.rewards,
                 )
                 for t in store.turns(trajectory.id)
-                if t.state is State.JUDGED
+                if t.state is CandidateState.JUDGED
             ]
             found[trajectory.sample] = (trajectory.stop_reason, turns)
         return found
@@ -113,7 +113,7 @@ def outcome(path):
 
 def finished_turns(path):
     with Store.open(path, readonly=True) as store:
-        entries = store.candidates(CandidateFilter(state=State.JUDGED), limit=None)
+        entries = store.candidates(CandidateFilter(state=CandidateState.JUDGED), limit=None)
         return {(entry.trajectory.sample, entry.candidate.turn) for entry in entries}
 
 
@@ -222,7 +222,7 @@ def test_the_same_command_goes_on_at_the_exact_turn(store):
     again = store.begin(make.start(target="sm_90"))
     assert (again.id, again.stop_reason) == (trajectory.id, None)
     assert [
-        turn.candidate_id for turn in store.turns(again.id) if turn.state is State.DRAFTING
+        turn.candidate_id for turn in store.turns(again.id) if turn.state is CandidateState.DRAFTING
     ] == [row.id]
     assert store.begin(make.start(target="sm_80")).id != trajectory.id
     store.finish(trajectory.id, "plateau", best_id=row.id, spent={"turns": 1, "dollars": None})

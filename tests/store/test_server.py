@@ -12,7 +12,7 @@ from sqlalchemy import inspect, make_url
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.connection.server import address_of, without_password
 from kernelwright.store.database import Store
-from kernelwright.store.models import Action, State
+from kernelwright.store.models import Action, CandidateState
 from kernelwright.store.records import CandidateFilter, TrajectoryFilter
 from tests.postgres_server import PASSWORD, postgres_server
 
@@ -178,8 +178,10 @@ def test_a_server_that_crashes_ends_what_writes_in_one_line_and_has_all_that_was
             assert caught.value.trouble is StoreTrouble.UNREACHABLE
             assert PASSWORD not in str(caught.value)
             server.start()
-            entries = store.candidates(CandidateFilter(state=State.JUDGED), limit=None)
+            entries = store.candidates(CandidateFilter(state=CandidateState.JUDGED), limit=None)
             assert sorted(entry.candidate.id for entry in entries) == finished
             store.complete(row.id, make.completion(3), make.source(3))
             store.judge(row.id, make.wrong(3))
-            assert [turn.state for turn in store.turns(trajectory.id)] == [State.JUDGED] * 4
+            assert [turn.state for turn in store.turns(trajectory.id)] == [
+                CandidateState.JUDGED
+            ] * 4

@@ -18,7 +18,7 @@ from kernelwright.store.blobs import (
 )
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.models import Action, State
+from kernelwright.store.models import Action, CandidateState
 from kernelwright.store.records import (
     CandidateFilter,
     Order,
@@ -112,15 +112,15 @@ def test_a_report_with_infinities_is_standard_json_and_comes_back():
 def test_the_row_is_there_before_the_policy_is_asked_and_before_the_tools_run(store):
     trajectory = store.begin(make.start())
     row = store.draft(trajectory.id, make.request(), action=Action.DRAFT)
-    assert store.candidate(row.id).candidate.state is State.DRAFTING
+    assert store.candidate(row.id).candidate.state is CandidateState.DRAFTING
     assert store.turn(row.id).completion is None
     store.complete(row.id, make.completion(), make.source(0))
-    assert store.candidate(row.id).candidate.state is State.DRAFTED
+    assert store.candidate(row.id).candidate.state is CandidateState.DRAFTED
     verdict_id = store.judge(
         row.id, make.wrong(), rewards={"gate": 1.0, "correct": 0.0}, formula="v1"
     )
     entry = store.candidate(row.id)
-    assert (entry.candidate.state, entry.verdict.id) == (State.JUDGED, verdict_id)
+    assert (entry.candidate.state, entry.verdict.id) == (CandidateState.JUDGED, verdict_id)
     assert store.turn(row.id).rewards == {"gate": 1.0, "correct": 0.0}
 
 
@@ -226,7 +226,7 @@ def test_an_answer_that_cannot_be_right_is_refused_whole(store, changes, says):
         store.complete(row.id, make.completion(**changes), "x = 1")
     assert caught.value.trouble is StoreTrouble.INVALID
     assert store.turn(row.id).completion is None
-    assert store.stats().candidates == {State.DRAFTING: 1}
+    assert store.stats().candidates == {CandidateState.DRAFTING: 1}
 
 
 @pytest.mark.parametrize(

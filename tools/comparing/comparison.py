@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.comparing.deviation import (
     Deviation,
@@ -46,6 +46,10 @@ from kernelwright.tools.report import (
     clean_text,
 )
 from kernelwright.tools.trace.forms_of_outputs import overlaps
+
+if TYPE_CHECKING:
+    import torch
+
 
 KB_TOLERANCE = {
     "fp32": 1e-4,
@@ -89,7 +93,7 @@ class ComparedOutput(Value):
     """The largest of error over allowed error, by row and by RMS: over 1 is wrong."""
 
 
-def describe(value: Any) -> Described:
+def describe(value: object) -> Described:
     """Returns type, shape, dtype, device and layout of an output; only the type if it is no tensor."""
     import torch
 
@@ -168,7 +172,7 @@ def measure(
     moved: Callable[[], Tensor | StepReach] | None = None,
     tolerance: Tolerance | None = None,
     depth: int = 1,
-    dtype: Any = None,
+    dtype: torch.dtype | None = None,
     output: int = 0,
     explained: bool = True,
     small_elements: bool = True,
@@ -228,7 +232,7 @@ def measure(
 
 def _with_accuracy(
     compared: ComparedOutput, candidate: Tensor, eager: Tensor, exact: Tensor,
-    moved: Callable[[], Tensor | StepReach] | None, dtype: Any, output: int,
+    moved: Callable[[], Tensor | StepReach] | None, dtype: torch.dtype, output: int,
 ) -> ComparedOutput:  # fmt: skip
     """Checks relative errors of elements in an output that its rows' tolerances accept."""
     c, e = real_parts(candidate), real_parts(eager)
@@ -267,7 +271,7 @@ def _deviation(
     perturbed: Tensor | StepReach | None,
     tolerance: Tolerance | None,
     depth: int,
-    dtype: Any,
+    dtype: torch.dtype,
     near: tuple[bool, bool] = (False, False),
     kind: ArithmeticKind = ArithmeticKind.ROUNDED,
     eps: float = FP32_EPS,

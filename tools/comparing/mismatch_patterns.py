@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from kernelwright.tools.comparing.wrong_elements import (
     SAMPLED_ELEMENTS_PER_PIECE,
-    Sample,
+    ElementSample,
     describe_element,
     first_wrong_index,
     sample_wrong,
@@ -70,7 +70,7 @@ def _pattern(
     candidate: Tensor,
     exact: Tensor,
     wrong: Tensor,
-    s: Sample,
+    s: ElementSample,
     count: int,
     poisons: tuple[float, ...],
 ) -> FoundPattern:
@@ -95,7 +95,7 @@ def _pattern(
     )
 
 
-def _unwritten(s: Sample, poisons: tuple[float, ...]) -> FoundPattern | None:
+def _unwritten(s: ElementSample, poisons: tuple[float, ...]) -> FoundPattern | None:
     import torch
 
     is_poison = torch.zeros_like(s.got, dtype=torch.bool)
@@ -106,7 +106,7 @@ def _unwritten(s: Sample, poisons: tuple[float, ...]) -> FoundPattern | None:
     return None
 
 
-def _zeros(s: Sample, share: float) -> FoundPattern | None:
+def _zeros(s: ElementSample, share: float) -> FoundPattern | None:
     if not bool((s.got == 0).all()) or bool((s.want == 0).any()):
         return None
     part = (
@@ -120,7 +120,7 @@ def _zeros(s: Sample, share: float) -> FoundPattern | None:
     )
 
 
-def _non_finite(s: Sample, wrong: Tensor) -> FoundPattern | None:
+def _non_finite(s: ElementSample, wrong: Tensor) -> FoundPattern | None:
     bad = ~s.got.isfinite() & s.want.isfinite()
     if float(bad.double().mean()) <= 0.5:
         return None
@@ -164,7 +164,7 @@ def _transposed(candidate: Tensor, exact: Tensor) -> FoundPattern | None:
     return None
 
 
-def _constant(s: Sample, exact: Tensor) -> FoundPattern | None:
+def _constant(s: ElementSample, exact: Tensor) -> FoundPattern | None:
     """Finds a constant ratio or difference: over everything, within each row, or down each column."""
     if s.index.numel() < 3 or not bool(s.got.isfinite().all()):
         return None
@@ -238,7 +238,7 @@ def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT_SP
     return comparable.any().item() is True and float(tight.double().mean()) > 0.95
 
 
-def _rounding(s: Sample, exact: Tensor, share: float) -> FoundPattern | None:
+def _rounding(s: ElementSample, exact: Tensor, share: float) -> FoundPattern | None:
     gap = s.gap.abs()
     if not s.rms or not exact.is_floating_point() or not bool(gap.isfinite().all()):
         return None
@@ -268,7 +268,7 @@ def _wrong_coordinates(wrong: Tensor, dim: int) -> list[int]:
 
 
 def _last_block(
-    s: Sample, profiles: list[list[int]], share: float, wrong: Tensor
+    s: ElementSample, profiles: list[list[int]], share: float, wrong: Tensor
 ) -> FoundPattern | None:
     cause = "the last block's mask (or a size that is not a multiple of the block) is wrong."
     for d in reversed(range(wrong.dim())):
@@ -294,7 +294,7 @@ def _last_block(
 
 
 def _strided(
-    s: Sample, profiles: list[list[int]], count: int, wrong: Tensor
+    s: ElementSample, profiles: list[list[int]], count: int, wrong: Tensor
 ) -> FoundPattern | None:
     flat = s.index[: SAMPLED_ELEMENTS_PER_PIECE - 1].tolist()
     step = _common_step(flat)
@@ -320,7 +320,7 @@ def _common_step(positions: list[int]) -> int:
     return reduce(math.gcd, (b - a for a, b in pairwise(positions)), 0)
 
 
-def _large_values(s: Sample, share: float) -> FoundPattern | None:
+def _large_values(s: ElementSample, share: float) -> FoundPattern | None:
     if share > 0.5 or not math.isfinite(s.right_high) or not s.right_high:
         return None
     smallest = float(s.want.abs().nan_to_num(nan=0.0).kthvalue(max(1, s.want.numel() // 20)).values)

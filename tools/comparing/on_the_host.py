@@ -88,7 +88,7 @@ def moved_to_host(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterat
             _bytes_of(storage).copy_(host_copy)
 
 
-def _has_storage(value: Any) -> bool:
+def _has_storage(value: object) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta

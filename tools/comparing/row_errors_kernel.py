@@ -17,7 +17,7 @@ WARPS = 8
 MAX_PROGRAMS = 8192
 """Approximate maximum number of programs, up to which long rows are split; each piece writes its
 own results, so that no order of programs matters."""
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+ROW_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @triton.jit
@@ -106,15 +106,20 @@ def survey_kernel(
     tl.store(far_ptr + row * pieces + piece, tl.max(far, axis=1), mask=row_mask)
 
 
-def can_read(c: Any, e: Any, r: Any, s: Any) -> bool:
+def can_read(c: torch.Tensor, e: torch.Tensor, r: torch.Tensor, s: torch.Tensor | None) -> bool:
     """Returns True for tensors that the kernel can read: floating, without gaps, candidate and
     eager of equal dtype."""
     tensors = [c, e, r] + ([] if s is None else [s])
-    return c.dtype == e.dtype and all(t.dtype in DTYPES and t.is_contiguous() for t in tensors)
+    return c.dtype == e.dtype and all(t.dtype in ROW_DTYPES and t.is_contiguous() for t in tensors)
 
 
 def measure_rows(
-    c: Any, e: Any, r: Any, s: Any, tolerance: float, programs: int = MAX_PROGRAMS
+    c: torch.Tensor,
+    e: torch.Tensor,
+    r: torch.Tensor,
+    s: torch.Tensor | None,
+    tolerance: float,
+    programs: int = MAX_PROGRAMS,
 ) -> tuple[Any, Any, Any, Any]:
     """Returns errors, all in float64.
 

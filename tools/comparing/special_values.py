@@ -87,7 +87,7 @@ def _in_open_slices(eager: Tensor) -> Tensor:
     return slices.reshape(-1, *[1] * (eager.dim() - 1)).expand(eager.shape)
 
 
-def _holds_infinities(value: Any) -> bool:
+def _holds_infinities(value: object) -> bool:
     import torch
 
     is_float = isinstance(value, torch.Tensor) and value.is_floating_point()

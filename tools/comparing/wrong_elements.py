@@ -13,10 +13,11 @@ MAX_WORST_SHOWN = 5
 SAMPLE_PIECES = 16
 SAMPLED_ELEMENTS_PER_PIECE = 8192
 POISON_BYTES = (0xFF, 0x4B)
+"""NaN in every floating type, and a large finite number."""
 
 
 @dataclass
-class Sample:
+class ElementSample:
     """Sample of up to 131,072 wrong elements, as flat float64 vectors on the CPU, with statistics
     of the whole output."""
 
@@ -57,7 +58,7 @@ def _small_tiles(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
     return tiles(rows, columns, "cpu")
 
 
-def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
+def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> ElementSample:
     """Samples wrong elements from the whole output, with their expected values."""
     import torch
 
@@ -92,7 +93,7 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
         if high.numel()
         else math.nan
     )
-    return Sample(
+    return ElementSample(
         torch.cat(got),
         torch.cat(want),
         torch.cat(index),

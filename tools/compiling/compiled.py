@@ -39,7 +39,7 @@ class Compiled(Value):
     signature: dict[str, Json] = {}
     """Parameter -> Triton's type, a list for a tuple."""
     metadata: dict[str, Json] = {}
-    """Fields of the compiler's metadata needed for a launch (`METADATA`)."""
+    """Fields of the compiler's metadata needed for a launch (`METADATA_FIELDS`)."""
     binary: bytes = b""
     """cubin or hsaco. Base64 in JSON."""
     reversed: bytes = b""
@@ -56,7 +56,7 @@ class Compiled(Value):
 
 OUTPUT_FILE = "compiler_says"
 """Name of the file in a compiling process's folder with the last output of the compiler."""
-METADATA = (
+METADATA_FIELDS = (
     "name", "shared", "num_warps", "num_ctas", "num_stages", "maxnreg", "cluster_dims", "global_scratch_size",
     "global_scratch_align", "profile_scratch_size",
     "profile_scratch_align", "launch_cooperative_grid", "launch_cluster", "launch_pdl", "tmem_size", "tensordesc_meta",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.compiling.instructions import read_instructions
-from kernelwright.tools.hardware.binary import Usage, code_hash, read_amdgcn, read_cubin
+from kernelwright.tools.hardware.binary import KernelUsage, code_hash, read_amdgcn, read_cubin
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.report import KernelResources, clean_text
 
@@ -50,7 +50,7 @@ def describe(compiled: CompiledKernel, target: Target, seconds: float) -> Kernel
     )  # fmt: skip
 
 
-def read_compiled(asm: Mapping[str, Any], name: str, target: Target) -> Usage:
+def read_compiled(asm: Mapping[str, Any], name: str, target: Target) -> KernelUsage:
     """Registers, spills and stack: from the ELF for NVIDIA, from the assembly for AMD. Raises ValueError."""
     return (
         read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])

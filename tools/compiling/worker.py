@@ -19,7 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.compiling.compiled import METADATA, OUTPUT_FILE, TEXTS, CompileOutcome
+from kernelwright.tools.compiling.compiled import (
+    METADATA_FIELDS,
+    OUTPUT_FILE,
+    TEXTS,
+    CompileOutcome,
+)
 from kernelwright.tools.compiling.errors import CapturedDiagnostics, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
 from kernelwright.tools.compiling.program_order import assembled_in_reverse
@@ -176,7 +181,7 @@ def _outcome(
         )
     metadata = {
         name: getattr(compiled.metadata, name)
-        for name in METADATA
+        for name in METADATA_FIELDS
         if hasattr(compiled.metadata, name)
     }
     other = assembled_in_reverse(compiled, target.gpu_target(), shared=shared)

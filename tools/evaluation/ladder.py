@@ -5,7 +5,6 @@ A candidate climbs no further than its first failure.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -27,7 +26,11 @@ from kernelwright.tools.evaluation.report_parts import (
     with_verdict,
 )
 from kernelwright.tools.evaluation.shared_resources import Progress, SharedResources
-from kernelwright.tools.judging.front import TracesAndCompiles, without_failed_configurations
+from kernelwright.tools.judging.front import (
+    MANY_CORES,
+    TracesAndCompiles,
+    without_failed_configurations,
+)
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.layouts.culprits import name_culprits
 from kernelwright.tools.judging.own_work import Rule
@@ -41,9 +44,6 @@ from kernelwright.tools.report import Failed, Report, Rung
 from kernelwright.tools.sizing.selection import Selection, select_sizes
 from kernelwright.tools.source import advice, read_source
 from kernelwright.tools.tracing.client import TracedCandidate
-
-MANY_CORES = (os.cpu_count() or 1) >= 8
-"""Cores are available for the interpreter while the GPU judges."""
 
 
 def _do_nothing() -> None: ...
@@ -265,7 +265,7 @@ class Ladder:
 
     def _extras(self, report: Report) -> Report:
         """Adds torch.compile's time, counters and the sanitizer: bounded, never fatal."""
-        from kernelwright.tools.timing.extras import add_extras
+        from kernelwright.tools.timing.extras import Extras
 
         options = self._options
         resources = self._resources
@@ -280,9 +280,10 @@ class Ladder:
                 )
         with self._at(Lane.GPU):
             timed = partial(resources.baselines.timed, self._problem, report.environment)
-            return add_extras(
-                report, self._problem, self._source, options, resources.device, timed, self._say
+            extras = Extras(
+                self._problem, self._source, options, resources.device, timed, self._say
             )
+            return extras.add_to(report)
 
     def _at(self, lane: Lane, *, shared: bool = False) -> AbstractContextManager[None]:
         return self._resources.turns.at(lane, self._options.lease_seconds, self._say, shared=shared)

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.tools.compiling.compiled import OUTPUT_FILE
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.evaluation.ladder import Ladder
@@ -89,7 +90,7 @@ def _check_compiler() -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-class Evaluator:
+class Evaluator(ClosingContext):
     """Judges candidates in warm processes.
 
     A context manager; thread-safe: CPU rungs run side by side, a GPU serves one verdict at a
@@ -353,12 +354,6 @@ class Evaluator:
             judge.close()
         for zygote in self._zygotes.values():
             zygote.close()
-
-    def __enter__(self) -> Evaluator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def __aenter__(self) -> Evaluator:
         return self

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.exactness.steps import StepReach, raise_reach
@@ -23,6 +23,10 @@ from kernelwright.tools.numerics.tolerance import (
 )
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
+
+if TYPE_CHECKING:
+    import torch
+
 
 PERTURBATION_ULPS, ROW_PERTURBATIONS = 16, 3
 """Range of input perturbations in ulps, and number of repetitions with whole rows."""
@@ -93,7 +97,7 @@ def _moved(
     )
 
 
-def _zero_reach(output: Any) -> Any:
+def _zero_reach(output: object) -> Any:
     """Returns zeros for each real part of an output; None for values that are no tensors."""
     import torch
 
@@ -195,7 +199,7 @@ def _outputs_of_inputs_nearer_zero(
     return exact, run_on(prepared, expected, expected.weights, nearby)
 
 
-def _distance_of_floats(a: Any, b: Any) -> Any:
+def _distance_of_floats(a: Any, b: torch.Tensor) -> Any:
     """Returns |a - b|, 0 if not finite; None for integers and values that are no tensors."""
     import torch
 
@@ -211,6 +215,6 @@ def _raise_to_distances(gaps: list[Any], exact: list[Any], other: list[Any]) -> 
             raise_to_distance(gap, r, o)
 
 
-def _add_distance(exact: Any, gap: Any) -> Any:
+def _add_distance(exact: torch.Tensor, gap: torch.Tensor) -> Any:
     """Returns the sum of the exact output and the gap, which is consumed."""
     return gap.add_(exact) if gap.dtype == exact.dtype else exact + gap

@@ -152,7 +152,6 @@ class PreparedProblem:
     """For each output, the index of the input that it is (or views) in the reference; None for others."""
     mutated: frozenset[int] = frozenset()
     """Inputs that the reference itself changes."""
-    own_finite: bool = True
     exact_seconds: float | None = None
     """Time of the reference in float64, in seconds; None if it cannot run in float64."""
     random_outputs: tuple[int, ...] = ()

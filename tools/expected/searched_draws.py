@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelwright.tools.expected.prepared_problem import (
     ExpectedOutputs,
@@ -169,7 +169,7 @@ Change = Put | Spread | Scaled
 
 
 def searched_outputs(
-    prepared: PreparedProblem, change: Change, seed: int, model: Any = None
+    prepared: PreparedProblem, change: Change, seed: int, model: torch.nn.Module | None = None
 ) -> ExpectedOutputs | None:
     """Returns a changed draw of the problem's own inputs with its expected outputs.
 

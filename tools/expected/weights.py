@@ -16,7 +16,7 @@ from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, Prepar
 from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.references.magnitudes import perturb_weights, running_statistics
 from kernelwright.tools.references.redrawing.matrix_structures import (
-    PARTS,
+    STRUCTURE_COUNT,
     STRUCTURES_APART,
     draw_structures,
 )
@@ -65,15 +65,15 @@ def structured_model(prepared: PreparedProblem, seed: int, part: int) -> Any:
     model = perturbed_model(prepared, seed)
     with torch.no_grad():
         parameters = [p.detach() for p in model.parameters() if p.is_floating_point()]
-        if part < PARTS:
+        if part < STRUCTURE_COUNT:
             draw_structures(parameters, part + STRUCTURES_APART, are_weights=True)
-        for parameter in parameters if part >= PARTS else ():
-            parameter.mul_(WEIGHT_SCALES[part - PARTS])
+        for parameter in parameters if part >= STRUCTURE_COUNT else ():
+            parameter.mul_(WEIGHT_SCALES[part - STRUCTURE_COUNT])
     return model
 
 
 # -------------------------------------------------------------- by name and by order
-def match_by_name(model: torch.nn.Module, listed: Any) -> dict[str, str]:
+def match_by_name(model: torch.nn.Module, listed: object) -> dict[str, str]:
     """Returns a map from the candidate's to the reference's names, for equal name, shape and
     dtype; tied weights by each of their names.
     """
@@ -86,7 +86,7 @@ def match_by_name(model: torch.nn.Module, listed: Any) -> dict[str, str]:
     return {name: name for name, (_, shape) in candidates.items() if shapes.get(name) == shape}
 
 
-def match_by_order(model: torch.nn.Module, listed: Any) -> dict[str, str]:
+def match_by_order(model: torch.nn.Module, listed: object) -> dict[str, str]:
     """Returns a map from the candidate's to the reference's names of all parameters, in order;
     empty if the sequences of shapes differ.
     """
@@ -103,7 +103,7 @@ def _shape(tensor: torch.Tensor) -> Shape:
     return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
 
 
-def _listed(listed: Any) -> dict[str, tuple[str, Shape]]:
+def _listed(listed: object) -> dict[str, tuple[str, Shape]]:
     """Returns the candidate's own list of weights, without entries of another form, which then match nothing."""
     entries: dict[str, tuple[str, Shape]] = {}
     for entry in listed if isinstance(listed, list) else []:

@@ -82,7 +82,7 @@ class Captured:
         self._graph.reset()
 
 
-def _storages(outputs: Any) -> frozenset[int]:
+def _storages(outputs: object) -> frozenset[int]:
     return frozenset(t.untyped_storage().data_ptr() for t in tensors_of(outputs) if t.numel())
 
 

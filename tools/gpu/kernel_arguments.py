@@ -109,7 +109,7 @@ class Parameters:
         return cells
 
     def _add(
-        self, name: str, kind: Json, value: Any, cells: list[Any], waiting: Any, encode: Encode
+        self, name: str, kind: Json, value: object, cells: list[Any], waiting: Any, encode: Encode
     ) -> None:
         if isinstance(kind, list | tuple):
             for inner, item in _pairs(name, kind, value):
@@ -120,7 +120,7 @@ class Parameters:
             cells.append(cell(kind, value, name))
 
     def _descriptor(
-        self, name: str, kind: str, value: Any, tensor_map: Any, encode: Encode
+        self, name: str, kind: str, value: object, tensor_map: Any, encode: Encode
     ) -> list[Any]:
         described = _Descriptor.of(value, name)
         if (descriptor_type := _DESCRIPTOR.match(kind)) is None or len(
@@ -152,7 +152,7 @@ class _Descriptor:
     rounded: bool
 
     @classmethod
-    def of(cls, value: Any, name: str) -> _Descriptor:
+    def of(cls, value: object, name: str) -> _Descriptor:
         """Converts Triton's TensorDescriptor, or a dict of the same fields."""
         ask = (
             value.get
@@ -197,7 +197,7 @@ class _Descriptor:
         )
 
 
-def cell(kind: str, value: Any, name: str) -> Any:
+def cell(kind: str, value: object, name: str) -> Any:
     """Returns a pointer or number as a ctypes object of at most 8 bytes, of which the driver reads
     the parameter's size.
 

@@ -7,10 +7,14 @@ Nothing on the device may hold results of an earlier call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.tensor_memory import POISON_BYTE
+
+if TYPE_CHECKING:
+    import torch
+
 
 COPIED_MEMORY_DIVISOR = 3
 """Persistent memory is copied if its total is at most the free memory divided by this."""
@@ -79,7 +83,7 @@ class PersistentTensors:
             i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always
         }
 
-    def _moved(self, value: Any) -> Any:
+    def _moved(self, value: object) -> Any:
         """Returns the inputs with tensors in this process's memory."""
         import torch
 
@@ -198,7 +202,7 @@ def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
         block.fill_(POISON_BYTE)
 
 
-def _storage_address(tensor: Any) -> int:
+def _storage_address(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -206,7 +210,7 @@ def _first_of_each_storage(tensors: Sequence[Any]) -> list[Any]:
     return list({_storage_address(t): t for t in tensors if t.numel()}.values())
 
 
-def _storage_bytes(tensor: Any) -> Any:
+def _storage_bytes(tensor: torch.Tensor) -> Any:
     """Returns all bytes of a tensor's storage."""
     import torch
 
@@ -216,7 +220,7 @@ def _storage_bytes(tensor: Any) -> Any:
     )
 
 
-def _as_words(flat: Any) -> Any:
+def _as_words(flat: torch.Tensor) -> Any:
     """Views bytes as 64-bit words if aligned: eight times as fast to compare."""
     import torch
 

@@ -103,14 +103,14 @@ class StepTimes:
         self._nothing: list[tuple[Any, Any]] = []
         """Pairs of events with nothing between them, to measure the cost of a pair."""
 
-    def __call__(self, step: Any) -> AbstractContextManager[None]:
+    def __call__(self, step: object) -> AbstractContextManager[None]:
         """Returns a context manager around a step, which records events if the step is chosen, up
         to MAX_TIMED_STEPS."""
         timed = self._chosen(step) and len(self._events) < MAX_TIMED_STEPS
         return self._timed(step) if timed else nullcontext()
 
     @contextmanager
-    def _timed(self, step: Any) -> Iterator[None]:
+    def _timed(self, step: object) -> Iterator[None]:
         import torch
 
         if len(self._nothing) < EMPTY_EVENT_PAIRS:

@@ -19,22 +19,11 @@ _SIZED = 4
 _FRAME_SIZE = 0x11
 _REGISTERS = 0x2F
 _MAX_STACK_SIZE = 0x23
-_NOT_CODE = (
-    ".debug",
-    ".nv_debug",
-    ".rela.debug",
-    ".rel.debug",
-    ".strtab",
-    ".symtab",
-    ".shstrtab",
-    ".note",
-    ".nv.compat",
-)
 _NO_BITS = 8
 
 
 @dataclass(frozen=True)
-class Usage:
+class KernelUsage:
     """Hardware resources used by a compiled kernel."""
 
     registers: int | None
@@ -55,7 +44,7 @@ class _Section:
     size: int
 
 
-def read_cubin(data: bytes, kernel: str) -> Usage:
+def read_cubin(data: bytes, kernel: str) -> KernelUsage:
     """Reads the resources of a kernel from a cubin. Raises ValueError if the data is no ELF file
     with this kernel.
     """
@@ -69,7 +58,7 @@ def read_cubin(data: bytes, kernel: str) -> Usage:
     )
     local = attributes.get(_FRAME_SIZE, 0)
     shared = sections.get(f".nv.shared.{kernel}")
-    return Usage(
+    return KernelUsage(
         registers=attributes.get(_REGISTERS, text.info >> 24),
         spills=local,
         stack=max(local, attributes.get(_MAX_STACK_SIZE, 0)),
@@ -132,7 +121,7 @@ def _per_symbol(data: bytes, symbol: int | None) -> Iterator[tuple[int, int]]:
         at += size
 
 
-def read_amdgcn(text: str) -> Usage:
+def read_amdgcn(text: str) -> KernelUsage:
     """Reads the resources from the metadata at the end of the assembly (LLVM AMDGPU usage, code object v5)."""
 
     def number(key: str) -> int | None:
@@ -141,7 +130,7 @@ def read_amdgcn(text: str) -> Usage:
 
     vector, accumulate = number("vgpr_count"), number("agpr_count")
     private = number("private_segment_fixed_size")
-    return Usage(
+    return KernelUsage(
         registers=None if vector is None else max(vector, accumulate or 0),
         spills=private,
         stack=private,

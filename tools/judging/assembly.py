@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, KernelResources, Value, clean_text
@@ -48,7 +49,7 @@ class Assembly(Value):
     """
 
 
-class Assembler:
+class Assembler(ClosingContext):
     """Compiles in a warm sandbox that starts with the first candidate. Thread-safe. A context manager."""
 
     def __init__(self) -> None:
@@ -128,12 +129,6 @@ class Assembler:
         self._closed = True
         if self._zygote is not None:
             self._zygote.close()
-
-    def __enter__(self) -> Assembler:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _listings(compiled: Iterable[Compiled], stage: str) -> tuple[Listing, ...]:

@@ -4,7 +4,7 @@ side."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.on_the_host import ask_with_host_memory
@@ -21,12 +21,16 @@ from kernelwright.tools.judging.weights.mapping import (
     read_positions,
     with_positions,
 )
-from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor, TensorForm
+from kernelwright.tools.references.shared_tensors import Buffers, SharedTensor, TensorLayout
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.replayer import Replayer, Reply
 from kernelwright.tools.sizing.input_layouts import InputLayout, copy_values
 from kernelwright.tools.trace.forms_of_outputs import overlaps
 from kernelwright.tools.trace.trace import Trace, Traced
+
+if TYPE_CHECKING:
+    import torch
+
 
 MARGIN_BYTE = 0xFF
 """Byte in the margins around a tensor on a GPU: NaN beyond every input."""
@@ -73,7 +77,7 @@ class CandidateCalls:
         return trace
 
     # -------------------------------------------------------------- opening
-    def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
+    def open(self, seed: int, seconds: float, binaries: Mapping[str, Any] | None = None) -> None:
         """Binds the weights and runs the set-up. seed: that of random numbers in `__init__`. Raises
         Failed."""
         names = map_by_name(self.prepared, self.trace)
@@ -110,7 +114,7 @@ class CandidateCalls:
         }
         self._synchronize()
 
-    def _open_trace(self, seed: int, seconds: float, binaries: Any) -> None:
+    def _open_trace(self, seed: int, seconds: float, binaries: Mapping[str, Any] | None) -> None:
         bound = {n: s for n, (_, s) in self.weights.items()}
         self._replayer.open(
             self._traced, self._index, bound, seed=seed, seconds=seconds, binaries=binaries
@@ -129,7 +133,7 @@ class CandidateCalls:
         answer = self._replayer.ask(message, seconds=seconds, shared=shared)
         return read_positions(answer.get("positions"), self.trace)
 
-    def load_weights(self, model: Any) -> None:
+    def load_weights(self, model: torch.nn.Module) -> None:
         """Loads weights into both models, and recomputes tensors that the candidate made from the
         old ones."""
         self.put_weights(model)
@@ -140,7 +144,7 @@ class CandidateCalls:
         self._replayer.set_up()
         self.is_first = True
 
-    def put_weights(self, model: Any) -> None:
+    def put_weights(self, model: torch.nn.Module) -> None:
         """Loads weights into both models, but keeps tensors that the candidate made from the old
         ones."""
         state = state_of(model)
@@ -271,7 +275,7 @@ class CandidateCalls:
         for tensor, layout in zip(tensors, self.layouts, strict=True):
             strides = tensor.stride() if layout is None else layout.strides
             offset = 0 if layout is None else layout.offset
-            forms.append(TensorForm(tensor.shape, strides, tensor.dtype, offset))
+            forms.append(TensorLayout(tensor.shape, strides, tensor.dtype, offset))
         placed = self._buffers.placed(forms)
         for shared, tensor in zip(placed, tensors, strict=True):
             shared.memory.fill_(MARGIN_BYTE)

@@ -9,11 +9,17 @@ from typing import Any
 from kernelwright.tools.judging.own_work import census_of, with_first_configurations
 from kernelwright.tools.references.input_spec import TensorSpec
 from kernelwright.tools.report import CompileResult, Failure, Fault, KernelResources, clean_text
-from kernelwright.tools.trace.trace import Choice, Form, Launch, Trace, Traced, all_steps
+from kernelwright.tools.trace.trace import (
+    MAX_OUTPUTS,
+    Choice,
+    Form,
+    Launch,
+    Trace,
+    Traced,
+    all_steps,
+)
 from kernelwright.tools.tracing.client import TracedCandidate
 
-MAX_OUTPUTS = 64
-"""Maximum number of outputs whose forms a trace holds."""
 MAX_REPORTED_KERNELS = 48
 """Maximum number of reported specialisations: a report stays under 64 KiB."""
 NO_KERNEL = "no Triton kernel is launched: forward returns without one"

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.comparing.special_values import NO_ANSWER
+from kernelwright.tools.comparing.wrong_elements import POISON_BYTES
 from kernelwright.tools.expected.dependence import require_inputs_read
 from kernelwright.tools.expected.drawn_exponents import parts_of_inputs
 from kernelwright.tools.expected.exactness.absorbed_infinities import absorbs_infinities
@@ -39,7 +40,6 @@ from kernelwright.tools.judging.searching.outcome_search import OutcomeSearch
 from kernelwright.tools.judging.searching.replayed_outcomes import told_outcomes
 from kernelwright.tools.judging.size_checks import (
     NUMERIC_FAULTS,
-    POISON_BYTES,
     POISONS,
     SizeChecks,
     refusal_elsewhere,
@@ -47,7 +47,10 @@ from kernelwright.tools.judging.size_checks import (
 from kernelwright.tools.judging.surroundings.earlier_calls import EarlierCalls
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.input_distributions import WITH_INFINITIES, WITH_NAN, Draw
-from kernelwright.tools.references.redrawing.matrix_structures import PARTS, parts_of_structures
+from kernelwright.tools.references.redrawing.matrix_structures import (
+    STRUCTURE_COUNT,
+    parts_of_structures,
+)
 from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.sizing.at_size import AtSize
@@ -333,7 +336,7 @@ class Examination:
         model = self._checks.calls.model
         own = self._judge.expected(self._problem, self._seed, Draw.OWN, 0).inputs
         parts = parts_of_structures(own, [*model.parameters()] if perturbed else [])
-        scales = range(PARTS, PARTS + len(WEIGHT_SCALES)) if perturbed else ()
+        scales = range(STRUCTURE_COUNT, STRUCTURE_COUNT + len(WEIGHT_SCALES)) if perturbed else ()
         for part in dict.fromkeys([*parts, *scales]):
             self._distribution(Draw.MATRICES, 2, perturbed, part=part)
         if perturbed:

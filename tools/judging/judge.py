@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.tools.expected.kept_problems import (
     GpuMemory,
     KeptProblems,
@@ -37,7 +38,7 @@ from kernelwright.tools.judging.room_on_gpu import RoomOnGpu
 from kernelwright.tools.judging.rules import JudgeFindings, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
 from kernelwright.tools.judging.trials import TrialTimes, time_trial
-from kernelwright.tools.judging.verdict import Verdict
+from kernelwright.tools.judging.verdict import VerdictProcess
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.shared_tensors import Buffers
@@ -74,7 +75,7 @@ def _without_memory(error: Exception) -> bool:
     return isinstance(error, Failed) and error.failure.fault is Fault.MEMORY
 
 
-class Judge:
+class Judge(ClosingContext):
     """Judges candidates on a device. A context manager. Not thread-safe: each lane has its own."""
 
     def __init__(
@@ -244,9 +245,9 @@ class Judge:
 
     def _once(
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
-        binaries: Any, progress: Callable[[str], None], before_base: Callable[..., None],
+        binaries: Mapping[str, Any] | None, progress: Callable[[str], None], before_base: Callable[..., None],
     ) -> JudgeFindings:  # fmt: skip
-        verdict = Verdict(self, candidate, seed, rules, binaries, progress, before_base)
+        verdict = VerdictProcess(self, candidate, seed, rules, binaries, progress, before_base)
         try:
             failure = verdict.run(base, others)
             if (
@@ -259,7 +260,7 @@ class Judge:
                 self.forget()
                 self.room.make_for(base.problem, again=True)
                 before_base(again=True)
-                verdict = Verdict(self, candidate, seed, rules, binaries, progress)
+                verdict = VerdictProcess(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
         finally:
             self._release()
@@ -275,7 +276,7 @@ class Judge:
     ) -> tuple[LayoutCheck, ...]:
         """Calls a candidate on a variant of a size, with inputs in other layouts, without other
         checks."""
-        verdict = Verdict(self, candidate, seed, rules, binaries, lambda _: None)
+        verdict = VerdictProcess(self, candidate, seed, rules, binaries, lambda _: None)
         with self._on_own_device():
             try:
                 failure = verdict.check_layouts([variant])
@@ -416,12 +417,6 @@ class Judge:
         with self._on_own_device() if self._cache else nullcontext():
             self.forget()
             self.buffers.close()
-
-    def __enter__(self) -> Judge:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _secret() -> int:

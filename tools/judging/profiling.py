@@ -38,6 +38,8 @@ from kernelwright.tools.timing.speed_of_light import add_speed_of_light
 from kernelwright.tools.trace.trace import Choice
 
 if TYPE_CHECKING:
+    import torch
+
     from kernelwright.tools.judging.judge import Judge
     from kernelwright.tools.sizing.at_size import AtSize
     from kernelwright.tools.tracing.client import TracedCandidate
@@ -291,7 +293,7 @@ def _input_set(
 
     shared: list[SharedTensor] = []
 
-    def place(tensor: Any) -> dict[str, Any]:
+    def place(tensor: torch.Tensor) -> dict[str, Any]:
         copy = buffers.together([tensor])[0]
         copy.fill_margins(MARGIN_BYTE)
         copy.tensor.copy_(tensor)

@@ -21,7 +21,7 @@ from kernelwright.tools.comparing.comparison import (
 from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKind
 from kernelwright.tools.comparing.mismatch_patterns import NEVER_STORED
 from kernelwright.tools.comparing.on_the_host import with_host_memory
-from kernelwright.tools.comparing.wrong_elements import holds_byte
+from kernelwright.tools.comparing.wrong_elements import POISON_BYTES, holds_byte
 from kernelwright.tools.expected.by_draw import measure_by_draw
 from kernelwright.tools.expected.choices.other_choices import (
     expected_of_other_choices,
@@ -58,8 +58,6 @@ from kernelwright.tools.report import Check, Failed, Failure, Fault, Pattern, cl
 from kernelwright.tools.trace.forms_of_outputs import describe_difference, shared_memory
 from kernelwright.tools.trace.trace import Trace, Traced
 
-POISON_BYTES = (0xFF, 0x4B)
-"""NaN in every floating type, and a large finite number."""
 POISONS = (POISON_BYTES[0], 0, POISON_BYTES[1], NOISE)
 """Contents of uninitialised memory: NaN, zeros, a large finite number, and ordinary numbers."""
 OTHER_SHUFFLES = (1, 2)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.numerics.bits import same_bits
 from kernelwright.tools.report import Failure, Fault, clean_text
 from kernelwright.tools.trace.trace import Trace
 
+if TYPE_CHECKING:
+    import torch
 
-def state_of(model: Any) -> dict[str, Any]:
+
+def state_of(model: torch.nn.Module) -> dict[str, Any]:
     """Returns parameters and buffers by dotted name; tied ones under each of their names."""
     return dict(model.named_parameters(remove_duplicate=False)) | dict(
         model.named_buffers(remove_duplicate=False)
@@ -27,7 +30,7 @@ def listed_state(trace: Trace) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def buffers_of(model: Any, trace: Trace, paired: dict[str, str]) -> dict[str, str]:
+def buffers_of(model: torch.nn.Module, trace: Trace, paired: dict[str, str]) -> dict[str, str]:
     """Maps the candidate's buffers to the reference's, for those that are not paired yet.
 
     By name and shape; if no name agrees, in order, provided all shapes and dtypes agree.
@@ -42,12 +45,12 @@ def buffers_of(model: Any, trace: Trace, paired: dict[str, str]) -> dict[str, st
     return dict(zip(theirs, ours, strict=True)) if same else {}
 
 
-def _form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], str]:
+def _form(shape: Sequence[int], dtype: torch.dtype) -> tuple[tuple[int, ...], str]:
     return tuple(shape), str(dtype).removeprefix("torch.")
 
 
 def changed_weight(
-    model: Any, updated: Collection[str], weights: Mapping[str, tuple[str, Any]]
+    model: torch.nn.Module, updated: Collection[str], weights: Mapping[str, tuple[str, Any]]
 ) -> Failure | None:
     """Returns the failure for a changed parameter, or a changed buffer that the reference does not
     update.
@@ -64,7 +67,7 @@ def changed_weight(
     return None
 
 
-def lacks_buffer(name: str, model: Any) -> Failure:
+def lacks_buffer(name: str, model: torch.nn.Module) -> Failure:
     """Returns the failure for a missing buffer that the reference updates."""
     buffer = dict(model.named_buffers())[name]
     shape, dtype = _form(buffer.shape, buffer.dtype)

@@ -25,7 +25,7 @@ from kernelwright.tools.tracing.client import TracedCandidate
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
 
-TRIAL_SECONDS = 60.0
+KERNEL_TRIAL_SECONDS = 60.0
 """Time limit, in seconds, of the kernels' process in a trial."""
 MAX_KEPT_TEXTS = 128
 """Maximum number of cached compiled sources, least recently used first out."""
@@ -67,7 +67,7 @@ def time_trial(
         checks = SizeChecks(
             prepared, candidate.traced, base.index, judge.replayer, judge.buffers, []
         )
-        checks.calls.open(prepared.weights_seed, TRIAL_SECONDS, binaries)
+        checks.calls.open(prepared.weights_seed, KERNEL_TRIAL_SECONDS, binaries)
         judge.replayer.set_up()
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="trial")
         choices = profiler.choices(judge, checks, timed)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparison_coverage import Coverage
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 ALL, FEW, ONE_CALL = Thoroughness
 SHARE_OF_A_SIZE = 0.5
 """Share of the remaining seconds available to a size other than the base under the interpreter."""
-MAX_TOLD = 200
+MAX_SIZE_MESSAGE_CHARACTERS = 200
 """Maximum length of a message in the entry of a size."""
 
 
@@ -86,7 +86,7 @@ def _is_wrong_without_elements(failure: Failure) -> bool:
     return wrong and not is_unwritten
 
 
-class Verdict:
+class VerdictProcess:
     """Verdict on a candidate in progress."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Verdict:
         candidate: TracedCandidate,
         seed: int,
         rules: Rules,
-        binaries: Any,
+        binaries: Mapping[str, Any] | None,
         progress: Callable[[str], None],
         before_base: Callable[[], None] = lambda: None,
     ) -> None:
@@ -314,7 +314,7 @@ class Verdict:
             why=size.why,
             strategy=size.strategy,
             outcome=outcome,
-            message=message[:MAX_TOLD],
+            message=message[:MAX_SIZE_MESSAGE_CHARACTERS],
         )
 
     def _late(self, size: AtSize) -> str:

@@ -105,15 +105,6 @@ def load_manifest(problem: Problem, directory: Path | None = None) -> Manifest |
     return _shipped().get(problem.hash)
 
 
-def save_manifest(manifest: Manifest, directory: Path) -> None:
-    """Writes a manifest into a folder, whole or not at all."""
-    directory.mkdir(parents=True, exist_ok=True)
-    manifest_path = directory / f"manifest_{manifest.hash}.json"
-    part = manifest_path.with_suffix(".part")
-    part.write_text(manifest.model_dump_json())
-    part.replace(manifest_path)
-
-
 @functools.cache
 def _shipped() -> dict[str, Manifest]:
     manifests: dict[str, Manifest] = {}

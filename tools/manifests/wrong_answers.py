@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import torch
     from torch._ops import OpOverload
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 WrongAnswer = Callable[["Trial"], list[Any] | None]
 """Outputs of a wrong answer for a trial, in the reference's order; None if not applicable."""
 RUN_ERRORS = (
@@ -276,7 +278,7 @@ def _watch_calls(
         calls = 0
 
         def __torch_function__(
-            self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             first_tensor = next((a for a in args if isinstance(a, torch.Tensor)), None)
             self.calls += 1

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-PIECE_ELEMENTS = 1 << 26
-"""Number of elements compared at a time."""
+from kernelwright.tools.numerics.pieces import PIECE_ELEMENTS
+
+if TYPE_CHECKING:
+    import torch
+
+
 COPIED_BYTES = 64 << 20
 """Size, in bytes, above which a tensor is remembered by its hash instead of a copy."""
 HASHED_WORDS = 1 << 22
@@ -19,7 +23,7 @@ _BLOCK_MULTIPLIER = 0x9E3779B97F4A7C15
 power of this."""
 
 
-def same_bits(a: Any, b: Any) -> bool:
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Compares two tensors bit for bit, including NaN payloads."""
     import torch
 
@@ -36,14 +40,14 @@ def same_bits(a: Any, b: Any) -> bool:
     )
 
 
-def _in_order_of_memory(a: Any, b: Any) -> tuple[Any, Any]:
+def _in_order_of_memory(a: torch.Tensor, b: torch.Tensor) -> tuple[Any, Any]:
     """Returns both with axes in the order of a's strides, longest first, so that a transposed pair
     needs no copy."""
     order = sorted(range(a.dim()), key=lambda axis: -a.stride(axis))
     return a.permute(order).contiguous(), b.permute(order).contiguous()
 
 
-def _words(contiguous: Any) -> Any:
+def _words(contiguous: torch.Tensor) -> Any:
     """Returns all elements in a single row, as integers of their size; complex numbers as pairs."""
     import torch
 
@@ -54,20 +58,20 @@ def _words(contiguous: Any) -> Any:
 class RememberedTensor:
     """Remembers a tensor's contents."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: torch.Tensor) -> None:
         """Stores a copy of a small tensor, a hash of a large one."""
         self.copy: Any = tensor.detach().clone() if tensor.nbytes <= COPIED_BYTES else None
         self._form = tensor.shape, tensor.dtype
         self._hash = 0 if self.copy is not None else _hash(tensor)
 
-    def is_in(self, tensor: Any) -> bool:
+    def is_in(self, tensor: torch.Tensor) -> bool:
         """Returns True if a tensor has the remembered shape, dtype and bits."""
         if self.copy is not None:
             return same_bits(self.copy, tensor)
         return self._form == (tensor.shape, tensor.dtype) and self._hash == _hash(tensor)
 
 
-def _hash(tensor: Any) -> int:
+def _hash(tensor: torch.Tensor) -> int:
     """Returns a 64-bit hash of all elements and their positions, independent of the memory layout.
 
     Each element, as an integer, is multiplied by an odd number of its position, so that a single
@@ -101,7 +105,7 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def _blocks(tensor: Any) -> Iterator[tuple[int, Any]]:
+def _blocks(tensor: torch.Tensor) -> Iterator[tuple[int, Any]]:
     """Yields parts of a tensor's elements in order, as integers, each within a block, with the
     index of its first element.
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
 
 PIECE_ELEMENTS = 1 << 26
 """Maximum number of elements of a tensor in a piece."""
@@ -50,7 +54,7 @@ def distance(first: Any, second: Any) -> Any:
     return (gap.abs() if gap.is_complex() else gap.abs_()).nan_to_num_(nan=0.0, posinf=0.0)
 
 
-def raise_to_distance(most: Any, first: Any, second: Any) -> None:
+def raise_to_distance(most: torch.Tensor, first: Any, second: Any) -> None:
     """Raises each element of `most` to at least the distance of the other two, in place and in
     pieces."""
     import torch

@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
 
 MIN_NUMBERS_WITH_BOUNDS = 5
 _turn = threading.RLock()
@@ -93,11 +93,7 @@ def stable_sorts() -> Any:
 
     class Stable(TorchFunctionMode):
         def __torch_function__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             named = dict(kwargs or {})
             if (
@@ -137,11 +133,7 @@ def bounds_are_drawn(device: str) -> Any:
 
     class WithBounds(TorchFunctionMode):
         def __torch_function__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             drawn = func(*args, **(kwargs or {}))
             if (

@@ -35,12 +35,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.report import Number, Value
 
+if TYPE_CHECKING:
+    import torch
+
+
 ROW_ELEMENTS = 32
-MAX_ROWS = 1 << 22
+MAX_SCALED_ROWS = 1 << 22
 SCALE_FLOOR = 1e-3
 CONSTANT_FLOOR = 1 / 4
 """Scale floor for inputs with constant rows."""
@@ -84,7 +88,7 @@ class Tolerance(Value):
 
 
 def allowance(
-    dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: bool = False
+    dtype: torch.dtype, depth: int = 1, *, constant_rows: bool = False, tiny: bool = False
 ) -> Allowance:
     """Returns the constants for an output of `dtype` whose elements each sum over `depth` input
     elements.
@@ -120,7 +124,7 @@ def rows_of(shape: tuple[int, ...]) -> tuple[int, int]:
     columns = 1
     for size in reversed(shape):
         columns *= size
-        if columns >= ROW_ELEMENTS and total // columns <= MAX_ROWS:
+        if columns >= ROW_ELEMENTS and total // columns <= MAX_SCALED_ROWS:
             break
     return total // columns, columns
 
@@ -159,7 +163,7 @@ def widened(tensor: Tensor) -> Tensor:
     return tensor if signed is None else tensor.to(signed)
 
 
-def is_float8(dtype: Any) -> bool:
+def is_float8(dtype: torch.dtype) -> bool:
     """Returns True for torch's floating types of a single byte."""
     return bool(dtype.is_floating_point and dtype.itemsize == 1)
 
@@ -231,7 +235,7 @@ def _factors_near_one(
 ) -> Callable[[Tensor, Any], Tensor]:
     import torch
 
-    def factors(piece: Tensor, generator: Any) -> Tensor:
+    def factors(piece: Tensor, generator: torch.Generator) -> Tensor:
         most = half_ulps if half_ulps is not None and piece.itemsize < 4 else ulps
         steps = torch.randint(
             -most, most + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8
@@ -249,7 +253,7 @@ def scale_towards_zero(inputs: list[Any], seed: int, share: float = 1 / 64) -> l
     """
     import torch
 
-    def factors(piece: Tensor, generator: Any) -> Tensor:
+    def factors(piece: Tensor, generator: torch.Generator) -> Tensor:
         return 1 - share * torch.rand(
             piece.shape, generator=generator, device=piece.device, dtype=piece.dtype
         )
@@ -265,7 +269,7 @@ def with_other_strides(inputs: list[Any], *, spread: bool) -> list[Any]:
     """
     import torch
 
-    def laid_out(value: Any) -> Any:
+    def laid_out(value: object) -> Any:
         if not isinstance(value, torch.Tensor) or not value.dim():
             return value
         if spread:
@@ -278,7 +282,7 @@ def with_other_strides(inputs: list[Any], *, spread: bool) -> list[Any]:
 
 
 def _multiply_floats(
-    value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False
+    value: object, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False
 ) -> Any:
     """Multiplies a floating tensor by factors drawn for each piece or row; other values are
     returned unchanged."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
     from torch._ops import OpOverload
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 Mode = TypeVar("Mode", bound=type)
 _SAME_TYPE = """
     abs add ceil clamp clamp_max clamp_min cos div elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish hardtanh
@@ -125,20 +127,16 @@ def meta_results_mode() -> Any:
 
     answers = meta_results()
 
-    class Quick(TorchDispatchMode):
+    class QuickOperators(TorchDispatchMode):
         def __torch_dispatch__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             options = kwargs or {}
             answer = answers.get(func.overloadpacket)
             quick_result = None if answer is None else answer(tuple(args), options)
             return func(*args, **options) if quick_result is None else quick_result
 
-    return without_dynamo(Quick)
+    return without_dynamo(QuickOperators)
 
 
 def _of_the_same_type(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

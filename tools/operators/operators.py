@@ -18,6 +18,8 @@ from kernelwright.tools.operators.dispatch import without_dynamo
 if TYPE_CHECKING:
     from torch._ops import OpOverload
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 ALLOCATING_OPERATORS = frozenset(
     [
         "empty",
@@ -221,11 +223,7 @@ class _Counter(TorchDispatchMode):
         self._multiplied = False
 
     def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GUARD_FAULTS = (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT)
 """Faults of host code that raises."""
-MAX_MESSAGE_CHARACTERS = 200
+MAX_GUARD_MESSAGE_CHARACTERS = 200
 """Characters of a guard's message that a report repeats."""
 
 
@@ -44,7 +44,7 @@ def outside_contract(
         if is_guarded(failures, size.index):
             failure = failures[size.index]
             assert failure is not None
-            message = failure.message[:MAX_MESSAGE_CHARACTERS]
+            message = failure.message[:MAX_GUARD_MESSAGE_CHARACTERS]
             outside.append(
                 Tried(
                     sizes=size.sizes,

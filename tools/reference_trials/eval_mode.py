@@ -11,7 +11,7 @@ import ast
 import functools
 import random
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.source_lines import insert_lines, origin_of_line
 from kernelwright.tools.numerics.seeds import seeded
@@ -19,6 +19,12 @@ from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.problem import Problem, ProblemError, parse
 from kernelwright.tools.references.dry_run import DryRunFailed, load_for_dry_run, measure_cost
 from kernelwright.tools.references.small_sizes import shrink
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 
 MAX_NAMED_MODULES = 3
 """Modules that draw random numbers which the reason names."""
@@ -168,7 +174,7 @@ def _draw_watch() -> Any:
             self.names: list[str] = []
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             if torch.Tag.nondeterministic_seeded not in func.tags:
                 return func(*args, **(kwargs or {}))

@@ -19,7 +19,7 @@ from kernelwright.tools.report import InfrastructureError
 from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
 
 MODULE = "kernelwright.tools.reference_trials.worker"
-READY_SECONDS = 120.0
+REFERENCE_READY_SECONDS = 120.0
 PLACE_SECONDS = 0.5
 """Time, in seconds, for the process to print its current position."""
 MIN_WAIT_SECONDS = 0.05
@@ -28,7 +28,7 @@ MIN_PROCESSOR_SHARE = 0.05
 """Share of a processor below which a process sleeps or waits for something, and is not merely slowed down."""
 MAX_SLOWDOWN = 10.0
 """Maximum time for an answer, as a multiple of its limit in processor seconds."""
-MEMORY_SHARE = 0.75
+REFERENCE_MEMORY_SHARE = 0.75
 """Share of this machine's memory that a reference may take."""
 _PLACE = re.compile(r'File "<reference[^"]*", line (\d+) in (.+)')
 
@@ -61,7 +61,7 @@ class ReferenceProcess:
         """
         if not self._is_ready:
             try:
-                self._worker.receive(READY_SECONDS)
+                self._worker.receive(REFERENCE_READY_SECONDS)
             except (WorkerTimedOut, WorkerDied) as error:
                 raise InfrastructureError(
                     f"the process for references does not start: {error}"
@@ -127,4 +127,4 @@ class ReferenceProcess:
 
 def _memory_limit() -> int:
     pages = os.sysconf("SC_PHYS_PAGES")
-    return int(MEMORY_SHARE * pages * os.sysconf("SC_PAGE_SIZE"))
+    return int(REFERENCE_MEMORY_SHARE * pages * os.sysconf("SC_PAGE_SIZE"))

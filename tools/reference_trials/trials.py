@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.reference_trials.processes import ReferenceProcesses, ReferenceStopped
 from kernelwright.tools.reference_trials.worker import TrialOutcome
@@ -38,7 +39,7 @@ class _Remembered(NamedTuple):
     """Of the monotonic clock, in seconds."""
 
 
-class ReferenceTrials:
+class ReferenceTrials(ClosingContext):
     """Tries each reference once, and remembers the outcome. Thread-safe. A context manager that ends its processes."""
 
     def __init__(self, seconds: float = TRIAL_SECONDS) -> None:
@@ -139,12 +140,6 @@ class ReferenceTrials:
     def close(self) -> None:
         """Ends the processes; another trial begins a new one."""
         self._processes.close()
-
-    def __enter__(self) -> ReferenceTrials:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 _trials: dict[int, ReferenceTrials] = {}

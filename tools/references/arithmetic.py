@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import torch
     from torch._ops import OpOverload
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 TF32_DROPPED_BITS = 13
 """Bits of fp32's mantissa that tf32 drops: tensor cores read an operand's upper 19 bits (PTX ISA,
 wgmma and mma with .tf32).
@@ -94,11 +96,7 @@ def _widening() -> Any:
 
     class Widening(TorchFunctionMode):
         def __torch_function__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             named = dict(kwargs or {})
             tensors = [a for a in [*args, *named.values()] if isinstance(a, torch.Tensor)]
@@ -204,11 +202,7 @@ def with_tf32_convolutions(
         cut = 0
 
         def __torch_dispatch__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             single = func.overloadpacket in convolutions and args[0].dtype == torch.float32
             single = single and torch.backends.cudnn.allow_tf32  # as it is where the reference runs

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import torch
     from torch._ops import OpOverload
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 MAX_OPERATOR_CALLS = 2_500
 """Maximum number of aten calls of a dry run: about half a second of a CPU. An LSTM over 512 steps
 has 60,000.
@@ -231,11 +233,7 @@ def _counter() -> Any:
             self.draw_lines: list[int] = []
 
         def __torch_dispatch__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             packet, options = func.overloadpacket, kwargs or {}
             self.ops += 1

@@ -24,10 +24,10 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import torch
     from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
 
 log = logging.getLogger(__name__)
 
@@ -263,17 +263,13 @@ def _watch() -> Any:
     """Returns a class of dispatch modes which note the results and bounds of randint."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Watch(TorchDispatchMode):
+    class RandintWatch(TorchDispatchMode):
         def __init__(self, ranges: list[tuple[Any, int, int]]) -> None:
             super().__init__()
             self.ranges = ranges
 
         def __torch_dispatch__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             name = func.overloadpacket.__name__
             result = func(*args, **(kwargs or {}))
@@ -284,4 +280,4 @@ def _watch() -> Any:
                 self.ranges.append((result, int(low), int(high)))
             return result
 
-    return without_dynamo(Watch)
+    return without_dynamo(RandintWatch)

@@ -28,15 +28,6 @@ rounding error: infinity.
 
 TINY_VARIANCE = 1e-3
 """Factor of a running variance for numbers under an eighth: makes a missing epsilon visible."""
-ELEMENTS_FOR_A_CHANCE_ZERO = 1 << 20
-"""Number of elements above which a single zero may be accidental."""
-
-
-def holds_zeros(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor has intended zeros: among tens of millions of normal numbers a GPU
-    rounds a few to 0.
-    """
-    return int((tensor == 0).sum()) > tensor.numel() // ELEMENTS_FOR_A_CHANCE_ZERO
 
 
 def says_things_twice(tensor: torch.Tensor) -> bool:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from torch._ops import OpOverload
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 GATHERING_OPERATORS = {
     "embedding",
     "index_select",
@@ -32,7 +34,7 @@ GATHERING_OPERATORS = {
     "_embedding_bag",
 }
 """Ops reading as much of their table as they return."""
-COPYING_OPERATORS = {
+OPERATORS_WITHOUT_ARITHMETIC = {
     "clone", "copy_", "copy", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "ones",
     "ones_like", "full", "full_like",
     "empty", "empty_like", "new_empty", "new_zeros", "new_ones", "new_full", "arange", "rand", "randn", "rand_like",
@@ -102,28 +104,18 @@ def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, Opera
 
 
 def _mode(tally: OperatorTally, tracked: set[int]) -> Any:
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     @without_dynamo
-    class Watching(TorchDispatchMode):
+    class CostWatch(TorchDispatchMode):
         def __torch_dispatch__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             out = func(*args, **(kwargs or {}))
-            operands = [
-                a
-                for a in torch.utils._pytree.tree_leaves((args, kwargs))
-                if isinstance(a, torch.Tensor)
-            ]
-            _note(tally, tracked, func, args, kwargs or {}, operands, out)
+            _note(tally, tracked, func, args, kwargs or {}, out)
             return out
 
-    return Watching()
+    return CostWatch()
 
 
 def _recurrent_mode(tally: OperatorTally, tracked: set[int]) -> Any:
@@ -135,11 +127,7 @@ def _recurrent_mode(tally: OperatorTally, tracked: set[int]) -> Any:
 
     class Recurrent(TorchFunctionMode):
         def __torch_function__(
-            self,
-            func: OpOverload,
-            types: Sequence[type],
-            args: Sequence[Any] = (),
-            kwargs: dict[str, Any] | None = None,
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             name = getattr(func, "__name__", "")
             whole = (
@@ -180,8 +168,7 @@ def _note(
     tracked: set[int],
     func: OpOverload,
     args: Sequence[Any],
-    kwargs: dict[str, Any] | None,
-    operands: list[Tensor],
+    kwargs: dict[str, Any],
     out: object,
 ) -> None:
     import torch
@@ -192,10 +179,13 @@ def _note(
     tally.ops[name] = tally.ops.get(name, 0) + 1
     if _is_view(func):
         return
-    outs = [o for o in torch.utils._pytree.tree_leaves(out) if isinstance(o, torch.Tensor)]
+    operands, outs = (
+        [leaf for leaf in torch.utils._pytree.tree_leaves(part) if isinstance(leaf, torch.Tensor)]
+        for part in ((args, kwargs), out)
+    )
     written = sum(o.numel() for o in outs)
     _note_reads(tally, tracked, name, operands, written, _share_read(name, args))
-    operations = operations_by_formula(func, args, kwargs or {}, out)
+    operations = operations_by_formula(func, args, kwargs, out)
     if operations is not None:
         direct = all(storage_of(t) in tracked for t in operands)
         tally.products.append(
@@ -208,7 +198,7 @@ def _note(
                 written,
             )
         )
-    elif name not in COPYING_OPERATORS and name not in GATHERING_OPERATORS:
+    elif name not in OPERATORS_WITHOUT_ARITHMETIC and name not in GATHERING_OPERATORS:
         pointwise = torch.Tag.pointwise in func.tags
         tally.plain = tally.plain and pointwise
         tally.elementwise += (

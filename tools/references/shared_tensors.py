@@ -24,7 +24,7 @@ from kernelwright.tools.report import InfrastructureError
 if TYPE_CHECKING:
     import torch
 
-MARGIN_BYTES = 1 << 18
+SHARED_MARGIN_BYTES = 1 << 18
 """Bytes before and after each tensor: a smaller access past the end is detected, not fatal."""
 _ALIGN = 512
 MAX_BYTES_KEPT_ON_CPU = 1 << 28
@@ -94,7 +94,7 @@ def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
     return (sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1) * itemsize
 
 
-class TensorForm(NamedTuple):
+class TensorLayout(NamedTuple):
     """Shape, strides and dtype, which determine the memory of a tensor."""
 
     shape: Sequence[int]
@@ -123,7 +123,7 @@ class Buffers:
     def __init__(
         self,
         device: str,
-        margin: int = MARGIN_BYTES,
+        margin: int = SHARED_MARGIN_BYTES,
         keep: int | None = None,
         unmap: Callable[[Sequence[str]], Collection[str]] = list,
     ) -> None:
@@ -141,23 +141,23 @@ class Buffers:
 
     def new(self, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> SharedTensor:
         """Returns memory for a tensor; its contents are undefined."""
-        return self._placed([TensorForm(shape, stride, dtype)])[0]
+        return self._placed([TensorLayout(shape, stride, dtype)])[0]
 
     def together(self, tensors: Sequence[Any]) -> list[SharedTensor]:
         """Allocates memory for each of these tensors; on a CPU in a single allocation, with a
         single descriptor.
         """
         return self.placed(
-            [TensorForm(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
+            [TensorLayout(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
         )
 
-    def placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
+    def placed(self, forms: Sequence[TensorLayout]) -> list[SharedTensor]:
         """Allocates tensors of these forms, on a CPU in a single allocation."""
         if self.device.startswith("cuda"):
             return [self._placed([form])[0] for form in forms]
         return self._placed(forms) if forms else []
 
-    def _placed(self, forms: Sequence[TensorForm]) -> list[SharedTensor]:
+    def _placed(self, forms: Sequence[TensorLayout]) -> list[SharedTensor]:
         """Places tensors one after the other in an allocation, each between its own margins."""
         spans = [form.nbytes for form in forms]
         rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]

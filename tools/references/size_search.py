@@ -41,7 +41,7 @@ SEARCH_CALLS = 8_000
 """aten calls of all dry runs of a search: a budget that is equal on every machine."""
 MAX_OPERATOR_CALLS_TO_JUMP = 1_600
 """aten calls in a dry run of a reference that took too long at its own sizes."""
-FAILED_CALLS = 40
+FAILED_DRY_RUN_CALLS = 40
 """aten calls charged for a dry run that raises, in addition to its own."""
 GOAL_SIZES = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
 """Sizes up to the first number are brought to the second; larger ones to MAX_GOAL.
@@ -211,7 +211,7 @@ class Search:
         try:
             cost = measure_cost(self.problem.with_sizes(sizes), min(most, self._remaining_calls))
         except DryRunFailed as failed:
-            self._remaining_calls -= failed.ops + FAILED_CALLS
+            self._remaining_calls -= failed.ops + FAILED_DRY_RUN_CALLS
             self.error = self.error if sizes else str(failed)
             return None
         self._remaining_calls -= cost.ops

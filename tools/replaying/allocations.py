@@ -12,11 +12,15 @@ of the tensor.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.replaying import noise
 
-MARGIN_BYTES = 1 << 16
+if TYPE_CHECKING:
+    import torch
+
+
+TENSOR_MARGIN_BYTES = 1 << 16
 """Bytes on each side of a tensor."""
 SENTINEL_BYTE = 0xA5
 _ALIGNMENT = 512
@@ -35,7 +39,7 @@ class Allocations:
     """Allocations of a single run of a trace's steps."""
 
     def __init__(
-        self, poison: int | None, margin: int = MARGIN_BYTES, device: str = "cuda:0"
+        self, poison: int | None, margin: int = TENSOR_MARGIN_BYTES, device: str = "cuda:0"
     ) -> None:
         """Starts without allocations.
 
@@ -57,7 +61,7 @@ class Allocations:
         self.ranges: list[tuple[int, int]] = []
         """Address and size of every allocation."""
 
-    def fresh(self, meta: Any, fill: float | None) -> Any:
+    def fresh(self, meta: torch.Tensor, fill: float | None) -> Any:
         """Returns the tensor that replaces a newly allocated one: equal shape, strides and dtype,
         contents `fill` or poison.
 
@@ -119,7 +123,7 @@ class Allocations:
         )
 
 
-def extent(tensor: Any) -> int:
+def extent(tensor: torch.Tensor) -> int:
     """Returns the bytes from the first to the last element of a nonempty strided tensor."""
     steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     return (steps + 1) * tensor.element_size()
@@ -129,7 +133,7 @@ class _Part:
     """Part of a byte tensor on a GPU for torch.as_tensor. The resulting tensor holds a reference to
     it."""
 
-    def __init__(self, memory: Any, start: int, nbytes: int) -> None:
+    def __init__(self, memory: torch.Tensor, start: int, nbytes: int) -> None:
         self.held = memory
         self.__cuda_array_interface__ = {
             "shape": (nbytes,),
@@ -140,7 +144,7 @@ class _Part:
         }
 
 
-def _apart(memory: Any, start: int, nbytes: int) -> tuple[Any, Any]:
+def _apart(memory: torch.Tensor, start: int, nbytes: int) -> tuple[Any, Any]:
     """Returns a part of a byte tensor as a tensor with its own storage, and an object that lives as
     long as any view of it.
 
@@ -156,7 +160,7 @@ def _apart(memory: Any, start: int, nbytes: int) -> tuple[Any, Any]:
     return torch.as_tensor(part, device=memory.device), part
 
 
-def _bytes_of(tensor: Any, used: int) -> Any:
+def _bytes_of(tensor: torch.Tensor, used: int) -> Any:
     import torch
 
     flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
@@ -165,7 +169,7 @@ def _bytes_of(tensor: Any, used: int) -> Any:
     )
 
 
-def _changed(memory: Any, margin: int, used: int) -> Any:
+def _changed(memory: torch.Tensor, margin: int, used: int) -> Any:
     """Returns a boolean on the device, so that several tensors are checked with a single
     synchronisation.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 
-def _copied(name: str, args: Any, result: Any) -> tuple[Any, Any] | None:
+def _copied(name: str, args: Sequence[Any], result: object) -> tuple[Any, Any] | None:
     """Returns target and source of a copying operator; None for other operators."""
     if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
         return None
@@ -21,7 +22,7 @@ def has_mantissa(dtype: torch.dtype) -> bool:
     return dtype.is_complex or (dtype.is_floating_point and torch.finfo(dtype).eps < 1)
 
 
-def truncates(name: str, args: Any, result: Any) -> bool:
+def truncates(name: str, args: Sequence[Any], result: object) -> bool:
     """Returns True for a conversion to integers, powers of two or booleans that lose values of the
     source."""
     copied = _copied(name, args, result)
@@ -39,13 +40,13 @@ def truncates(name: str, args: Any, result: Any) -> bool:
     )
 
 
-def converts(name: str, args: Any, result: Any) -> bool:
+def converts(name: str, args: Sequence[Any], result: object) -> bool:
     """Returns True for a copy to another dtype."""
     copied = _copied(name, args, result)
     return copied is not None and copied[0].dtype != copied[1].dtype
 
 
-def rearranges(name: str, args: Any, result: Any) -> bool:
+def rearranges(name: str, args: Sequence[Any], result: object) -> bool:
     """Returns True for a reordered, enlarged or changed result: rounded, converted from integers to
     floats, or partly filled."""
     if name in (
@@ -71,13 +72,13 @@ def rearranges(name: str, args: Any, result: Any) -> bool:
     )
 
 
-def _changes_values(target: Any, source: Any) -> bool:
+def _changes_values(target: torch.Tensor, source: torch.Tensor) -> bool:
     """Returns True if a copy to another dtype may do more than widen the values."""
     if target.dtype == source.dtype or not target.is_floating_point():
         return False
     return not source.is_floating_point() or target.element_size() <= source.element_size()
 
 
-def _dense(tensor: Any) -> bool:
+def _dense(tensor: torch.Tensor) -> bool:
     """Returns True if the tensor fills its storage: a copy into a part of a storage moves values."""
     return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())

@@ -3,7 +3,11 @@ tensor's contents."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
 
 NOISE = 0x100
 """Value that selects noise where a poison is given by its byte."""
@@ -11,11 +15,11 @@ _SEED = 0x5EED
 _ONE = 0x38
 """1.0 as an eight-bit float (e4m3); the byte is an ordinary number in other such types and in
 complex numbers, too."""
-MAX_INTEGER = 3
+MAX_NOISE_INTEGER = 3
 """Largest random integer; the smallest is 0."""
 
 
-def fill_memory(memory: Any, tensor: Any, poison: int) -> None:
+def fill_memory(memory: torch.Tensor, tensor: torch.Tensor, poison: int) -> None:
     """Fills the memory of a tensor.
 
     memory: its bytes. poison: a byte, or NOISE: normal floats, small integers, random booleans.
@@ -35,4 +39,4 @@ def fill_memory(memory: Any, tensor: Any, poison: int) -> None:
     elif dtype.is_floating_point or dtype.is_complex:
         memory.fill_(_ONE)
     else:
-        flat.random_(0, 2 if dtype == torch.bool else MAX_INTEGER + 1, generator=generator)
+        flat.random_(0, 2 if dtype == torch.bool else MAX_NOISE_INTEGER + 1, generator=generator)

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.report import Failed, Failure, Fault, clean_text
+
+if TYPE_CHECKING:
+    import torch
+
 
 _NAME = re.compile(r"(aten|prims)\.([A-Za-z0-9_]{1,80})\.([A-Za-z0-9_]{1,80})", re.ASCII)
 _FOREIGN_TYPES = re.compile(r"Storage|Stream|Any|Dict|Future|RRef|Enum|__torch__|^t\d?$|\bt\b|tVal")
@@ -28,7 +33,7 @@ PRIMITIVES = _words(
     "broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of"
 )
 
-REFUSED = _words("""
+REFUSED_OPERATORS = _words("""
     from_file record_stream set_data data retain_grad item equal is_nonzero to_mkldnn mkldnn_adaptive_avg_pool2d
     mkldnn_convolution mkldnn_linear mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_reorder_conv2d_weight
     mkldnn_reorder_conv3d_weight mkldnn_rnn_layer sparse_compressed_tensor sparse_bsc_tensor sparse_bsr_tensor
@@ -126,7 +131,7 @@ def drawn_on_the_host(
     import torch
     from torch.utils._pytree import tree_map
 
-    def on_host(value: Any) -> Any:
+    def on_host(value: object) -> Any:
         if isinstance(value, torch.Tensor):
             return value.cpu()
         return torch.device("cpu") if isinstance(value, torch.device) else value
@@ -146,7 +151,7 @@ def _allowed(namespace: str, operator: str) -> bool:
         return operator in PRIMITIVES
     if operator.startswith("_") and not operator.startswith("__"):
         return operator in INTERNAL or operator.startswith("_foreach_")
-    return operator not in REFUSED and not operator.startswith(
+    return operator not in REFUSED_OPERATORS and not operator.startswith(
         ("mkldnn_", "quantize", "q_", "cudnn_", "miopen_")
     )
 
@@ -158,7 +163,7 @@ def _plain(schema: Any) -> bool:
     )
 
 
-def _checked_alias(tensor: Any, size: Any, stride: Any) -> Any:
+def _checked_alias(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> Any:
     """Replaces `_reshape_alias`, which trusts any strides, by `as_strided`, which checks them."""
     import torch
 

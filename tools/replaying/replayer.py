@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, ValidationError
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.tools.comparing.comparison import Described
 from kernelwright.tools.references.shared_tensors import SharedTensor
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
@@ -116,7 +117,7 @@ class _Exchange(NamedTuple):
     doing: str
 
 
-class Replayer:
+class Replayer(ClosingContext):
     """Handle on a process taken from a zygote, replaced after failures; serves any number of
     candidates.
 
@@ -303,12 +304,6 @@ class Replayer:
     def close(self) -> None:
         """Ends the process. May be called twice."""
         self._end()
-
-    def __enter__(self) -> Replayer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def process(self) -> Process | None:

@@ -42,9 +42,8 @@ from kernelwright.tools.report import Failure
 from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tensor_memory import has_memory, storage_of
 from kernelwright.tools.trace.forms_of_outputs import shared_memory
-from kernelwright.tools.trace.trace import Launch, Traced
+from kernelwright.tools.trace.trace import MAX_OUTPUTS, Launch, Traced
 
-MAX_OUTPUTS = 64
 Message = dict[str, Any]
 
 
@@ -350,7 +349,7 @@ class Service:
         }
 
 
-def _described(output: Any) -> Message:
+def _described(output: object) -> Message:
     """Returns a tensor's form, or the type of any other output: a trace holds such a value as
     {"other": type}."""
     if isinstance(output, dict) and len(output) == 1:
@@ -361,7 +360,7 @@ def _described(output: Any) -> Message:
     return describe(output).model_dump(mode="json")
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Returns True if an input has neither infinities nor NaN."""
     import torch
 
@@ -387,7 +386,7 @@ def copied(outputs: Sequence[Any], targets: Sequence[Any]) -> list[bool]:
     return done
 
 
-def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Message | None:
+def alias(output: object, inputs: Sequence[Any], state: Mapping[str, Any]) -> Message | None:
     """Returns the input (position) or weight (name) with which an output shares memory."""
     import torch
 

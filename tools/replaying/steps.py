@@ -18,7 +18,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.interpreter.cpu_operators import STAND_INS
@@ -36,6 +36,10 @@ from kernelwright.tools.trace.trace import (
     tensors_in,
 )
 
+if TYPE_CHECKING:
+    import torch
+
+
 MAX_ALLOCATED_BYTES = 1 << 30
 """Maximum number of bytes allocated by a call on a CPU, including those of dropped tensors."""
 
@@ -48,7 +52,7 @@ class Memory(Protocol):
     """Allocator of new tensors (tools/replaying/allocations.py,
     tools/replaying/interpreter/arena.py)."""
 
-    def fresh(self, meta: Any, fill: float | None) -> Any:
+    def fresh(self, meta: torch.Tensor, fill: float | None) -> Any:
         """Returns the tensor that replaces `meta`, the result of an allocating operator: filled
         with `fill`, or poisoned.
 
@@ -283,7 +287,7 @@ def binder(out: Json) -> Callable[[Any, Table], None]:
         return lambda result, table: None
     parts = [binder(item) for item in out]
 
-    def bind(result: Any, table: Table) -> None:
+    def bind(result: object, table: Table) -> None:
         if not isinstance(result, list | tuple) or len(result) != len(parts):
             raise forged_trace("names other results of an operator than it has")
         for part, item in zip(parts, result, strict=True):
@@ -292,7 +296,7 @@ def binder(out: Json) -> Callable[[Any, Table], None]:
     return bind
 
 
-def _put(number: int, result: Any, table: Table) -> None:
+def _put(number: int, result: object, table: Table) -> None:
     import torch
 
     if not isinstance(result, torch.Tensor):
@@ -300,7 +304,7 @@ def _put(number: int, result: Any, table: Table) -> None:
     table[number] = result
 
 
-def _bytes(result: Any) -> int:
+def _bytes(result: object) -> int:
     import torch
 
     if isinstance(result, torch.Tensor):
@@ -308,7 +312,7 @@ def _bytes(result: Any) -> int:
     return sum(map(_bytes, result)) if isinstance(result, list | tuple) else 0
 
 
-def _require_some_size(result: Any) -> None:
+def _require_some_size(result: object) -> None:
     """Raises Failed for a view that repeats memory to more elements than any machine can read."""
     for tensor in result if isinstance(result, list | tuple) else (result,):
         if tensor.numel() > MAX_VIEW_ELEMENTS:
@@ -318,11 +322,11 @@ def _require_some_size(result: Any) -> None:
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
 
-def _storage_bytes(tensor: Any) -> int:
+def _storage_bytes(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().nbytes())
 
 
-def _poison_beyond(tensor: Any, before: int, byte: int) -> None:
+def _poison_beyond(tensor: torch.Tensor, before: int, byte: int) -> None:
     """Poisons the part by which a storage has grown."""
     import torch
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -34,6 +34,12 @@ from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.layout_operators import converts, rearranges, truncates
 from kernelwright.tools.replaying.steps import Memory
 from kernelwright.tools.tensor_memory import address_range, has_memory, storage_of
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 
 MAX_COMPARED_BYTES = 1 << 30
 """Maximum size, in bytes, of a launch's compared tensors, smallest first. On a CPU a call allocates
@@ -99,7 +105,9 @@ class Watch(TorchDispatchMode):
         self._left_by_launches = set(left_by_launches)
         """Storages of earlier launches to which torch has not written in this call."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if not self._ignored_depth:
@@ -152,7 +160,7 @@ class Watch(TorchDispatchMode):
         """Wraps the allocator so that the judge's filling of memory and margins is not observed."""
         return _Unwatched(memory, self)
 
-    def register_allocation(self, tensor: Any, fill: float | None) -> None:
+    def register_allocation(self, tensor: torch.Tensor, fill: float | None) -> None:
         """Registers a new tensor of the host code; `fill` None: uninitialised."""
         if has_memory(tensor):
             self._left_by_launches.discard(storage_of(tensor))
@@ -203,7 +211,7 @@ class Watch(TorchDispatchMode):
         if tensors and all(self._was_given(t) for t in tensors):
             self.copies = self.launches
 
-    def _was_given(self, tensor: Any) -> bool:
+    def _was_given(self, tensor: torch.Tensor) -> bool:
         orders = (
             [tensor.detach().reshape(-1)]
             if tensor.is_contiguous()
@@ -236,7 +244,13 @@ FILLING = frozenset({"fill_", "zero_"})
 """Operators that write to a tensor without reading it."""
 
 
-def _note_reads(reads: ReadElements, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+def _note_reads(
+    reads: ReadElements,
+    func: OpOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    result: object,
+) -> None:
     """Records an operator's reads; a view, or use of a tensor's form alone, reads nothing."""
     name = func.overloadpacket.__name__
     if name.startswith("new_") or name.endswith("_like") or name in FILLING:
@@ -254,7 +268,7 @@ def _note_reads(reads: ReadElements, func: Any, args: Any, kwargs: Any, result: 
             reads.note_tensor(tensor)
 
 
-def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:
+def _written_by(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Returns the tensors that an operator writes, by its schema: `self` of `add_`, `out` of
     `mm.out`."""
     if not func._schema.is_mutable:
@@ -277,7 +291,7 @@ class _Unwatched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._memory, name)
 
-    def fresh(self, meta: Any, fill: float | None) -> Any:
+    def fresh(self, meta: torch.Tensor, fill: float | None) -> Any:
         """Allocates as the wrapped allocator does."""
         with self._watch.off():
             tensor = self._memory.fresh(meta, fill)
@@ -291,7 +305,7 @@ class _Unwatched:
                 let_go()
 
 
-def _tensors(value: Any) -> list[Any]:
+def _tensors(value: object) -> list[Any]:
     """Returns the tensors among the arguments of a launch, each piece of memory once."""
     tensors = [t for t in tensors_of(value, wrapped_in="base") if t.numel()]
     return list({(t.data_ptr(), t.numel()): t for t in reversed(tensors)}.values())[::-1]
@@ -319,21 +333,21 @@ def _smallest(tensors: list[Any]) -> list[Any]:
     return [t for t in tensors if id(t) in selected]
 
 
-def _memory(tensor: Any) -> Any:
+def _memory(tensor: torch.Tensor) -> Any:
     """Returns the elements in memory order, one-dimensional; those of a tensor with holes or
     overlaps in logical order."""
     order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
     return tensor.detach().permute(order).reshape(-1)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Compares values; NaN equals NaN."""
     if a.numel() != b.numel() or (a.dtype != b.dtype and (a.is_complex() or b.is_complex())):
         return False
     return _equal(a[:FIRST_COMPARED_ELEMENTS], b[:FIRST_COMPARED_ELEMENTS]) and _equal(a, b)
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.dtype != b.dtype or (a.is_floating_point() and a.element_size() == 1):
         a, b = a.double(), b.double()
     return torch.equal(a, b) or (

@@ -11,7 +11,7 @@ from kernelwright.tools.sandbox.messages import Message
 
 
 @dataclass(frozen=True)
-class Request:
+class ProcessSettings:
     """Settings of a candidate's process."""
 
     scratch: str
@@ -39,7 +39,7 @@ class Request:
         return asdict(self)
 
     @staticmethod
-    def from_message(message: Message) -> Request:
+    def from_message(message: Message) -> ProcessSettings:
         """Returns the request written by `as_message`."""
         fields = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
-        return Request(**message | fields | {"handed_out": tuple(message["handed_out"])})
+        return ProcessSettings(**message | fields | {"handed_out": tuple(message["handed_out"])})

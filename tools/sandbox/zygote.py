@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import kernelwright
+from kernelwright.closing_context import ClosingContext
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.sandbox import folders
 from kernelwright.tools.sandbox.channel import ChannelClosed, ChannelTimeout, Message, channel_pair
 from kernelwright.tools.sandbox.isolation.cgroup import Group, Groups, find_groups
 from kernelwright.tools.sandbox.limits import Limits, ProcessKind
 from kernelwright.tools.sandbox.process import Process
-from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.request import ProcessSettings
 
 WARM_SECONDS = 120.0
 CLOSE_SECONDS = 10.0
@@ -58,7 +59,7 @@ def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path, lock: i
     os.close(lock)
 
 
-class Zygote:
+class Zygote(ClosingContext):
     """Warm process of a kind, with a spare candidate process ready. Thread-safe. A context
     manager.
 
@@ -195,7 +196,7 @@ class Zygote:
             "CUDA_CACHE_PATH": str(scratch / "cuda"),
             "TRITON_HOME": str(scratch),
         }
-        request = Request(
+        request = ProcessSettings(
             scratch=str(scratch),
             environment=environment,
             limits=self.limits,
@@ -283,9 +284,3 @@ class Zygote:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_SECONDS)
         self._unclosed()
-
-    def __enter__(self) -> Zygote:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -21,7 +21,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import ReferenceCost
 from kernelwright.tools.sizing.arithmetic import irregular_number
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSize
-from kernelwright.tools.sizing.goals import Context, Extents, Goal, Strategy
+from kernelwright.tools.sizing.goals import Context, ExtentGoal, Extents, Strategy
 from kernelwright.tools.sizing.structure import Budget, same_form
 from kernelwright.tools.sizing.trial import Trials
 
@@ -58,7 +58,7 @@ class _OpenGoal:
     """A goal that no size meets so far."""
 
     strategy: Strategy
-    goal: Goal
+    goal: ExtentGoal
 
 
 class Covering:

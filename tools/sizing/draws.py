@@ -35,7 +35,7 @@ from kernelwright.tools.sizing.strategies import (
 from kernelwright.tools.sizing.structure import SizeStructure
 
 MAX_BLOCKS = 24
-MAX_BLOCK_SIZE = 1 << 20
+MAX_DRAWN_BLOCK_SIZE = 1 << 20
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 """Assumed block sizes of candidates whose source is not read."""
 
@@ -142,7 +142,7 @@ def _usable_blocks(numbers: Iterable[int], random: Random) -> tuple[int, ...]:
     A candidate's source may name any number of them: of too many, powers of two are kept, and a
     sample of the others.
     """
-    usable = sorted({n for n in numbers if 4 <= n <= MAX_BLOCK_SIZE})
+    usable = sorted({n for n in numbers if 4 <= n <= MAX_DRAWN_BLOCK_SIZE})
     if len(usable) > MAX_BLOCKS:
         powers = [n for n in usable if is_power_of_two(n)]
         other_sizes = [n for n in usable if n not in powers]

@@ -22,7 +22,7 @@ Extents = Mapping[int, int]
 
 
 @dataclass(frozen=True)
-class Goal:
+class ExtentGoal:
     """A wish for some extents of one size."""
 
     words: str
@@ -78,7 +78,7 @@ class Strategy:
     """One reason to draw sizes."""
 
     name: str
-    goals: Callable[[Context], Iterable[Goal]]
+    goals: Callable[[Context], Iterable[ExtentGoal]]
     budget: Budget
     """The largest cost of one of its sizes under the interpreter."""
     by_itself: bool = False

@@ -16,7 +16,7 @@ TIMES_LONGER = 4
 LEAST_EXTENT = 2
 """Minimum extent of every dimension at a long size, unless the base's is 1: a softmax over a single
 key, or a mean over a single column, has special cases for infinities and offsets."""
-MAX_PROGRAMS = 48
+MAX_INTERPRETED_PROGRAMS = 48
 """Programs of one call at a long size under the interpreter: a dozen calls are made there."""
 LEAST_SECONDS = 0.005
 """Seconds that a call is taken to last at least: shorter ones say nothing about larger ones."""
@@ -37,7 +37,9 @@ def choose_long_sizes(
     """
     longest: dict[str, AtSize] = {}
     for size in sizes:
-        if size.one_call or (interpreted and programs_of(interpreted[size.index]) > MAX_PROGRAMS):
+        if size.one_call or (
+            interpreted and programs_of(interpreted[size.index]) > MAX_INTERPRETED_PROGRAMS
+        ):
             continue
         if any(
             extent < min(LEAST_EXTENT, base.sizes.get(name, extent))

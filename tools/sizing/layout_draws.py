@@ -23,7 +23,7 @@ FLOATING = frozenset({"float64", "float32", "float16", "bfloat16"})
 """Types of inputs that may be equal along a dimension; integers are often indices, whose order
 matters."""
 Traits = tuple[Trait, ...]
-CLASSES: tuple[Traits, ...] = (
+LAYOUT_CLASSES: tuple[Traits, ...] = (
     (Trait.AWAY,),
     (Trait.STEPPED,),
     (Trait.FAR_APART,),
@@ -49,12 +49,14 @@ def with_layouts(selection: Selection, seed: int) -> Selection:
         return selection
     rng = random.Random(seed)
     tensors = list(tensors_of_spec(_spec_of(size).inputs))
-    variants = [_variant(tensors, [traits] * len(tensors), rng) for traits in CLASSES]
+    variants = [_variant(tensors, [traits] * len(tensors), rng) for traits in LAYOUT_CLASSES]
     if (
         len(tensors) > 1
     ):  # a kernel that reads an input by the strides of another is right where they lie alike
-        first = rng.randrange(len(CLASSES))
-        in_turns = [CLASSES[(first + index) % len(CLASSES)] for index in range(len(tensors))]
+        first = rng.randrange(len(LAYOUT_CLASSES))
+        in_turns = [
+            LAYOUT_CLASSES[(first + index) % len(LAYOUT_CLASSES)] for index in range(len(tensors))
+        ]
         variants.append(_variant(tensors, in_turns, rng))
     variants.append(_variant(tensors, [_random_traits(rng) for _ in tensors], rng))
     return with_variants(

@@ -56,7 +56,7 @@ MAX_OPERATOR_CALLS_FOR_PAIRS = 100
 """aten calls of a reference, beyond which small numbers are not tried together with others."""
 STEPS_WHILE_LEARNING = 3
 """Steps of a recurrence while the other sizes are learned."""
-MAX_STEPS = 9
+MAX_LEARNED_STEPS = 9
 MAX_FOLLOWERS = 6
 """Maximum number of numbers tried as followers of another."""
 
@@ -230,7 +230,7 @@ class _Learning:
             for n in self.bound
             if self.values[n] == value and self.terms.get(n) == self.terms.get(name)
         )
-        for step in divisors(value, MAX_STEPS, self.original.values()):
+        for step in divisors(value, MAX_LEARNED_STEPS, self.original.values()):
             for moving in (
                 dict.fromkeys(((name,), alike))
                 if remaining_factor % (value // step) == 0 and remaining_factor > 1

@@ -15,7 +15,7 @@ from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSize, author_sizes
 from kernelwright.tools.sizing.draws import draw_pool, draw_sizes, sizes_that_reach
 from kernelwright.tools.sizing.layout_draws import laid_out
-from kernelwright.tools.sizing.strategies import COMPARISONS, FURTHER, OF_THE_CANDIDATE
+from kernelwright.tools.sizing.strategies import COMPARISON_STRATEGIES, FURTHER, OF_THE_CANDIDATE
 from kernelwright.tools.trace.trace import Change
 from kernelwright.tools.tracing.client import SizeRequest
 
@@ -167,7 +167,7 @@ def _drawn_without_gpu(
     drawn = [*own_draw.sizes, *shared]
     most = min(MAX_COMPARISON_SIZES, max(1, count // 2))
     compared = draw_sizes(
-        problem, base, COMPARISONS, seed, most, source=source, earlier=(*required, *drawn)
+        problem, base, COMPARISON_STRATEGIES, seed, most, source=source, earlier=(*required, *drawn)
     ).sizes
     drawn = [*drawn[: count - len(compared)], *compared] if is_few else [*drawn, *compared]
     missing = count - len(required) - len(drawn)
@@ -213,7 +213,7 @@ def _drawn_on_gpu(
     compared = draw_sizes(
         problem,
         base,
-        COMPARISONS,
+        COMPARISON_STRATEGIES,
         seed,
         MAX_COMPARISON_SIZES,
         source=source,

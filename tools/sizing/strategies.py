@@ -20,7 +20,7 @@ from kernelwright.tools.sizing.arithmetic import (
 )
 from kernelwright.tools.sizing.comparisons.solving import relation_goals
 from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET
-from kernelwright.tools.sizing.goals import Context, Extents, Goal, Strategy
+from kernelwright.tools.sizing.goals import Context, ExtentGoal, Extents, Strategy
 from kernelwright.tools.sizing.structure import Budget
 
 USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
@@ -29,7 +29,7 @@ SMALL_BLOCKS = (32, 16, 8)
 """Blocks that every dimension should exceed if the budget admits no larger one."""
 BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
 """Multiples of a block at which a dimension is drawn, so that a loop has several iterations."""
-SHARES = (
+EXTENT_SHARES = (
     (1, 1),
     (3, 4),
     (5, 8),
@@ -61,7 +61,7 @@ MAX_THRESHOLDS = 12
 """Numbers of a text, that are no power of two, which some extent crosses."""
 
 
-def beyond(context: Context) -> Iterator[Goal]:
+def beyond(context: Context) -> Iterator[ExtentGoal]:
     """Every dimension is a prime beyond a block of the candidate, so that masks, grids and loops
     all have a remainder."""
     own_blocks = context.blocks[::-1]
@@ -82,7 +82,7 @@ def beyond(context: Context) -> Iterator[Goal]:
             for block, times in itertools.product(tier, BLOCK_MULTIPLES):
                 yield _all_beyond(context, dimensions, block, times)
 
-    yield Goal("every extent beyond a block", proposals)
+    yield ExtentGoal("every extent beyond a block", proposals)
 
 
 def _all_beyond(context: Context, dimensions: Iterable[int], block: int, times: float) -> Extents:
@@ -98,24 +98,24 @@ def _all_beyond(context: Context, dimensions: Iterable[int], block: int, times: 
     return extents
 
 
-def own_extent(context: Context) -> Iterator[Goal]:
+def own_extent(context: Context) -> Iterator[ExtentGoal]:
     """Each extent is once the problem's own, or as near as an interpreter permits, with small ones
     beside it."""
     growth = {i: int(math.log2(context.full[i] / context.small[i])) for i in context.dimensions}
     by_chance = context.random.sample(context.dimensions, len(context.dimensions))
     for i in sorted(by_chance, key=lambda i: (context.full[i] <= MAX_INT16, -growth[i])):
         if context.full[i] > context.small[i]:
-            extents = [_step_down(context, i, context.full[i] * a // b) for a, b in SHARES]
+            extents = [_step_down(context, i, context.full[i] * a // b) for a, b in EXTENT_SHARES]
             large = [e for e in extents if e > MIN_TIMES_LARGER * context.small[i]] or extents[:1]
             words = f"{context.names[i]} as large as in the problem"
-            yield Goal(
+            yield ExtentGoal(
                 words,
                 partial(_beside_ones, context, i, large),
                 partial(_at_least, i, context.full[i]),
             )
 
 
-def larger(context: Context) -> Iterator[Goal]:
+def larger(context: Context) -> Iterator[ExtentGoal]:
     """An extent is once beyond the problem's own: fixed buffers and grids are too small there."""
     for i in context.random.sample(context.inner, len(context.inner)):
         extent = prime_between(
@@ -123,16 +123,16 @@ def larger(context: Context) -> Iterator[Goal]:
         )
         beyond_own = [_step_up(context, i, extent)]
         words = f"{context.names[i]} larger than in the problem"
-        yield Goal(words, partial(_beside_ones, context, i, beyond_own))
+        yield ExtentGoal(words, partial(_beside_ones, context, i, beyond_own))
 
 
-def many(context: Context) -> Iterator[Goal]:
+def many(context: Context) -> Iterator[ExtentGoal]:
     """Each extent above 65536 in the problem is once its own, or just beyond 65536, however small
     the others."""
     for i in context.dimensions:
         if context.full[i] > INDEX_BOUND:
             just_beyond = prime_at_least(INDEX_BOUND + context.random.randrange(1 << 12))
-            yield Goal(
+            yield ExtentGoal(
                 f"{context.names[i]} beyond 65536",
                 partial(_beside_ones, context, i, [context.full[i], just_beyond]),
                 partial(_at_least, i, INDEX_BOUND + 1),
@@ -148,27 +148,27 @@ def _beside_ones(
         yield {i: extent if i == dimension else context.unit(i) for i in context.dimensions}
 
 
-def one(context: Context) -> Iterator[Goal]:
+def one(context: Context) -> Iterator[ExtentGoal]:
     """Each extent is once 1: a loop with a single iteration, a row without neighbours."""
     yield from _exactly(context, 1)
 
 
-def two(context: Context) -> Iterator[Goal]:
+def two(context: Context) -> Iterator[ExtentGoal]:
     """Each extent is once 2: the first and the last, with nothing between them."""
     yield from _exactly(context, 2)
 
 
-def _exactly(context: Context, steps: int) -> Iterator[Goal]:
+def _exactly(context: Context, steps: int) -> Iterator[ExtentGoal]:
     for i in context.dimensions:
         extent = steps * context.unit(i)
-        yield Goal(
+        yield ExtentGoal(
             f"{context.names[i]} {extent}",
             partial(_each, i, [extent]),
             partial(_is_tiny, i, extent),
         )
 
 
-def ratio(context: Context) -> Iterator[Goal]:
+def ratio(context: Context) -> Iterator[ExtentGoal]:
     """Each extent is once equal to another, twice another, half of another, and three times a power
     of two."""
     smaller = _extents_in_ratio(context)
@@ -182,19 +182,19 @@ def ratio(context: Context) -> Iterator[Goal]:
             (f"{name} equal to another", [(i, j) for j in other_dimensions], 1),
         ):
             if pairs:
-                yield Goal(
+                yield ExtentGoal(
                     words,
                     partial(_any_multiple, pairs, times, smaller),
                     partial(_has_multiple, pairs, times),
                 )
     for i in context.dimensions:
         thrice = [e for e in smaller if _is_thrice(0, (e,))]
-        yield Goal(
+        yield ExtentGoal(
             f"{context.names[i]} 3 * 2**k", partial(_each, i, thrice), partial(_is_thrice, i)
         )
 
 
-def each_ratio(context: Context) -> Iterator[Goal]:
+def each_ratio(context: Context) -> Iterator[ExtentGoal]:
     """Every pair of extents is once equal, and once in the ratio 2."""
     smaller = _extents_in_ratio(context)
     pairs = [(i, j) for i in context.dimensions for j in context.dimensions if i != j]
@@ -203,7 +203,7 @@ def each_ratio(context: Context) -> Iterator[Goal]:
         for times, words in ((2, f"{first} twice {second}"), (1, f"{first} equal to {second}")):
             pair = [(i, j)]
             if times == 2 or i < j:
-                yield Goal(
+                yield ExtentGoal(
                     words,
                     partial(_any_multiple, pair, times, smaller),
                     partial(_has_multiple, pair, times),
@@ -219,7 +219,7 @@ def _extents_in_ratio(context: Context) -> list[int]:
     return [*aligned, *odd, *ALIGNED_RATIOS, *ODD_RATIOS]
 
 
-def large_pair(context: Context) -> Iterator[Goal]:
+def large_pair(context: Context) -> Iterator[ExtentGoal]:
     """Every two extents are once large together: some kernels fail only if two indices are both
     large.
 
@@ -241,14 +241,14 @@ def large_pair(context: Context) -> Iterator[Goal]:
     for i, j in context.random.sample(pairs, len(pairs)):
         extents = [
             (_large(context, i, a), _large(context, j, b))
-            for a, b in itertools.product(SHARES, SHARES)
+            for a, b in itertools.product(EXTENT_SHARES, EXTENT_SHARES)
         ]
         far = [
             e
             for e in extents
             if all(e[n] > MIN_TIMES_LARGER * context.small[d] for n, d in enumerate((i, j)))
         ]
-        yield Goal(
+        yield ExtentGoal(
             f"{context.names[i]} and {context.names[j]} both large",
             partial(_both, context, i, j, sorted(far, key=rank)),
             partial(_are_large, [(d, context.full[d] // LARGE_PART) for d in (i, j)]),
@@ -263,7 +263,7 @@ def _large(context: Context, dimension: int, share: tuple[int, int]) -> int:
     return extent
 
 
-def scaled(context: Context) -> Iterator[Goal]:
+def scaled(context: Context) -> Iterator[ExtentGoal]:
     """The problem's own size divided by a power of two: equal, even and divisible extents keep
     these properties."""
     full = context.full
@@ -273,19 +273,19 @@ def scaled(context: Context) -> Iterator[Goal]:
         {i: max(full[i] >> halvings, min(full[i], 2)) for i in context.dimensions}
         for halvings in range(1, MAX_HALVINGS + 1)
     ]
-    yield Goal("the problem's own divided by a power of two", partial(_listed, sizes))
+    yield ExtentGoal("the problem's own divided by a power of two", partial(_listed, sizes))
 
 
-def edge(context: Context) -> Iterator[Goal]:
+def edge(context: Context) -> Iterator[ExtentGoal]:
     """Each extent is once one more or one less than a block, the largest affordable blocks first."""
     for i in context.dimensions:
         blocks = (*context.blocks[::-1], *USUAL_BLOCKS[::-1])
         sides = context.random.sample((1, -1), 2)
         extents = [block + side for block in blocks for side in sides]
-        yield Goal(f"{context.names[i]} at the edge of a block", partial(_each, i, extents))
+        yield ExtentGoal(f"{context.names[i]} at the edge of a block", partial(_each, i, extents))
 
 
-def blocks(context: Context) -> Iterator[Goal]:
+def blocks(context: Context) -> Iterator[ExtentGoal]:
     """Further extents around blocks: far beyond, at both edges, at a multiple; the candidate's
     blocks come first."""
     tiers = (context.blocks[-1:-4:-1], context.blocks[-4::-1], USUAL_BLOCKS[::-1])
@@ -303,10 +303,10 @@ def blocks(context: Context) -> Iterator[Goal]:
         for extent in context.random.sample(extents, len(extents)):
             for i in context.random.sample(context.dimensions, len(context.dimensions)):
                 words = f"{context.names[i]} {describe_number(extent, context.blocks)}"
-                yield Goal(words, partial(_each, i, [extent]), partial(_equals, i, extent))
+                yield ExtentGoal(words, partial(_each, i, [extent]), partial(_equals, i, extent))
 
 
-def number(context: Context) -> Iterator[Goal]:
+def number(context: Context) -> Iterator[ExtentGoal]:
     """Each extent is once just beyond a number in the source that is no power of two, those of
     comparisons first."""
     compared = {n for relation in context.relations for n in relation.numbers}
@@ -324,12 +324,12 @@ def number(context: Context) -> Iterator[Goal]:
                     _step_up(context, i, threshold + threshold // 8),
                 )
                 words = f"{context.names[i]} just beyond {threshold}"
-                yield Goal(
+                yield ExtentGoal(
                     words, partial(_each, i, extents), partial(_is_just_beyond, i, threshold)
                 )
 
 
-def reaching(context: Context) -> Iterator[Goal]:
+def reaching(context: Context) -> Iterator[ExtentGoal]:
     """As many extents as possible are the problem's own; then each number in the source is crossed
     by an extent, or by the elements of all tensors.
 
@@ -341,9 +341,11 @@ def reaching(context: Context) -> Iterator[Goal]:
         largest_first[::-1],
     ):
         sizes = [{i: context.full[i] for i in order[:count]} for count in range(len(order), 0, -1)]
-        yield Goal("as near to the problem's own as there is room", partial(_listed, sizes))
+        yield ExtentGoal("as near to the problem's own as there is room", partial(_listed, sizes))
     for i in largest_first:
-        yield Goal(f"{context.names[i]} as in the problem", partial(_each, i, [context.full[i]]))
+        yield ExtentGoal(
+            f"{context.names[i]} as in the problem", partial(_each, i, [context.full[i]])
+        )
     elements = context.structure.load(context.structure.bases).elements
     for threshold in context.numbers:
         for i in largest_first:
@@ -351,7 +353,7 @@ def reaching(context: Context) -> Iterator[Goal]:
                 _step_up(context, i, threshold + 1),
                 _step_up(context, i, 2 * threshold),
             ):
-                yield Goal(f"{context.names[i]} {extent}", partial(_each, i, [extent]))
+                yield ExtentGoal(f"{context.names[i]} {extent}", partial(_each, i, [extent]))
         factors = [
             max(1.0, times * threshold / elements) ** (1 / len(context.names))
             for times in (2, 4, 8)
@@ -360,7 +362,7 @@ def reaching(context: Context) -> Iterator[Goal]:
             {i: _step_up(context, i, int(context.small[i] * f)) for i in context.dimensions}
             for f in factors
         ]
-        yield Goal(f"more than {threshold} elements", partial(_listed, sizes))
+        yield ExtentGoal(f"more than {threshold} elements", partial(_listed, sizes))
 
 
 # -------------------------------------------------------------- proposals and conditions
@@ -466,7 +468,7 @@ OF_THE_CANDIDATE = (
     Strategy("beyond a block", beyond, CPU_BUDGET, most=1),
     Strategy("edge of a block", edge, CPU_BUDGET),
 )
-COMPARISONS = (
+COMPARISON_STRATEGIES = (
     Strategy("comparison", relation_goals, MANY, equals=True),
     Strategy("number", number, MANY, most=2),
 )

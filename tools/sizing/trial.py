@@ -26,7 +26,7 @@ MAX_DRY_RUN_CALLS = 4_000
 TRIAL_CALLS = 12
 """aten calls charged per trial in addition to its own: reading and building the module takes a
 millisecond or two."""
-FAILED_CALLS = 20
+FAILED_TRIAL_CALLS = 20
 """aten calls charged for a failed trial in addition to its own."""
 REAL_ELEMENTS, REAL_OPERATIONS = 1 << 18, 50_000_000
 """Inputs, outputs and weights together, and work, up to which a reference is run for real: some tens of
@@ -74,7 +74,7 @@ def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> DryRu
         cost = _measure_cost_for_real(problem) if real else measure_cost(problem, MAX_DRY_RUN_CALLS)
     except DryRunFailed as failed:
         return DryRunOutcome(
-            cost=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed)
+            cost=None, calls=TRIAL_CALLS + FAILED_TRIAL_CALLS + failed.ops, why=str(failed)
         )
     if any(0 in shape for shape in cost.inputs + cost.outputs):
         return DryRunOutcome(
@@ -113,7 +113,7 @@ def _measure_cost_for_real(problem: Problem) -> ReferenceCost:
         shapes = _shapes(input_tensors)
         outputs = [v for v in reference.run(model, inputs, 0) if isinstance(v, torch.Tensor)]
     except ProblemError as error:
-        raise DryRunFailed(str(error), FAILED_CALLS) from error
+        raise DryRunFailed(str(error), FAILED_TRIAL_CALLS) from error
     state = [*model.parameters(), *model.buffers()]
     elements = sum(t.numel() for t in (*input_tensors, *outputs, *state))
     return ReferenceCost(
@@ -123,7 +123,7 @@ def _measure_cost_for_real(problem: Problem) -> ReferenceCost:
         init=repr(init),
         elements=elements,
         operations=elements,
-        ops=FAILED_CALLS,
+        ops=FAILED_TRIAL_CALLS,
     )
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,27 +20,59 @@ if TYPE_CHECKING:
     from kernelwright.tools.options import Options
 
 
-def add_extras(
-    report: Report,
-    problem: Problem,
-    source: str,
-    options: Options,
-    device: str,
-    time_compiled: Callable[[TimingMethod], Baseline],
-    say: Callable[[str], None],
-) -> Report:
-    """Returns the report with the requested extras, if measurable. time_compiled: times the
-    reference compiled by torch.compile, by a method.
-    """
-    if report.profile is None:
-        return report
-    profile = report.profile
-    if options.torch_compile:
-        say("timing torch.compile")
-        profile = compared_with(time_compiled(profile.method), profile)
-    if options.ncu or options.sanitizer:
-        profile, report = _with_counters(profile, report, problem, source, options, device, say)
-    return report.with_(profile=profile)
+@dataclass(frozen=True)
+class Extras:
+    """Measurements beside a verdict of one candidate on one GPU."""
+
+    problem: Problem
+    source: str
+    options: Options
+    device: str
+    time_compiled: Callable[[TimingMethod], Baseline]
+    """Times the reference compiled by torch.compile, by a method."""
+    say: Callable[[str], None]
+
+    def add_to(self, report: Report) -> Report:
+        """Returns the report with the requested extras, if measurable."""
+        if report.profile is None:
+            return report
+        profile = report.profile
+        if self.options.torch_compile:
+            self.say("timing torch.compile")
+            profile = compared_with(self.time_compiled(profile.method), profile)
+        if self.options.ncu or self.options.sanitizer:
+            profile, report = self._with_counters(profile, report)
+        return report.with_(profile=profile)
+
+    def _with_counters(
+        self, profile: ProfileResult, report: Report
+    ) -> tuple[ProfileResult, Report]:
+        """Runs ncu and compute-sanitizer, each in a sandboxed process of its own."""
+        from kernelwright.tools.timing.counters import hardware_counters, memory_check
+
+        with tempfile.TemporaryDirectory(prefix="kernelwright-counted-") as folder:
+            scratch = Path(folder)
+            spec, prefix = (
+                _write_call(self.problem, self.source, self.device, scratch),
+                [sys.executable, "-m", "kernelwright.tools.sandbox.inside.enter", folder],
+            )
+            if self.options.ncu:
+                self.say("reading hardware counters")
+                memory_errors = hardware_counters(spec, scratch=scratch, prefix=prefix)
+                profile = profile.with_(
+                    ncu=memory_errors.metrics,
+                    notes=(*profile.notes, memory_errors.note)
+                    if memory_errors.note
+                    else profile.notes,
+                )
+            if self.options.sanitizer:
+                self.say("running compute-sanitizer")
+                memory_errors = memory_check(spec, scratch=scratch, prefix=prefix)
+                if memory_errors.note:
+                    profile = profile.with_(notes=(*profile.notes, memory_errors.note))
+                if memory_errors.failure:
+                    report = report.with_(failure=memory_errors.failure, correct=False)
+        return profile, report
 
 
 def compared_with(baseline: Baseline, profile: ProfileResult) -> ProfileResult:
@@ -56,41 +89,6 @@ def compared_with(baseline: Baseline, profile: ProfileResult) -> ProfileResult:
     return profile.with_(
         speedup_compiled=over_compiled.median, speedup_compiled_low=over_compiled.low
     )
-
-
-def _with_counters(
-    profile: ProfileResult,
-    report: Report,
-    problem: Problem,
-    source: str,
-    options: Options,
-    device: str,
-    say: Callable[[str], None],
-) -> tuple[ProfileResult, Report]:
-    """Runs ncu and compute-sanitizer, each in a sandboxed process of its own."""
-    from kernelwright.tools.timing.counters import hardware_counters, memory_check
-
-    with tempfile.TemporaryDirectory(prefix="kernelwright-counted-") as folder:
-        scratch = Path(folder)
-        spec, prefix = (
-            _write_call(problem, source, device, scratch),
-            [sys.executable, "-m", "kernelwright.tools.sandbox.inside.enter", folder],
-        )
-        if options.ncu:
-            say("reading hardware counters")
-            memory_errors = hardware_counters(spec, scratch=scratch, prefix=prefix)
-            profile = profile.with_(
-                ncu=memory_errors.metrics,
-                notes=(*profile.notes, memory_errors.note) if memory_errors.note else profile.notes,
-            )
-        if options.sanitizer:
-            say("running compute-sanitizer")
-            memory_errors = memory_check(spec, scratch=scratch, prefix=prefix)
-            if memory_errors.note:
-                profile = profile.with_(notes=(*profile.notes, memory_errors.note))
-            if memory_errors.failure:
-                report = report.with_(failure=memory_errors.failure, correct=False)
-    return profile, report
 
 
 def _write_call(problem: Problem, source: str, device: str, scratch: Path) -> Path:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.tensor_memory import address_range, has_memory, overlap, storage_of
 from kernelwright.tools.trace.trace import output_leaves
+
+if TYPE_CHECKING:
+    import torch
+
 
 MAX_KEY_CHARACTERS = 100
 """Maximum length of a compared key, as in a trace."""
@@ -19,7 +23,7 @@ PLAIN_NUMBER_TOLERANCE = 1e-6
 """Relative tolerance of plain numbers computed by the host code."""
 
 
-def flatten(outputs: Any) -> list[Any]:
+def flatten(outputs: object) -> list[Any]:
     """Returns the leaves of nested tuples, lists and dicts; a dict's in order of its keys' texts.
 
     A dataclass counts as a dict of its fields.
@@ -32,7 +36,7 @@ def flatten(outputs: Any) -> list[Any]:
     return [outputs]
 
 
-def _fields_as_dict(value: Any) -> Any:
+def _fields_as_dict(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return value
@@ -46,7 +50,7 @@ def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
     )
 
 
-def paths(outputs: Any) -> list[str]:
+def paths(outputs: object) -> list[str]:
     """Returns the path of each leaf, in the order of `flatten`: empty for a lone tensor,
     `[0][mean]` within a tuple's dict.
 
@@ -61,7 +65,7 @@ def paths(outputs: Any) -> list[str]:
 
 
 def describe_difference(
-    outputs: Any, expected_paths: Sequence[str], expected_leaves: Sequence[Any]
+    outputs: object, expected_paths: Sequence[str], expected_leaves: Sequence[Any]
 ) -> str:
     """Describes, in a line, outputs of a trace nested differently from the reference's, or a
     differing plain value.
@@ -81,7 +85,7 @@ def describe_difference(
     return ""
 
 
-def _as_python(outputs: Any) -> Any:
+def _as_python(outputs: object) -> Any:
     if isinstance(outputs, list | tuple):
         return [_as_python(item) for item in outputs]
     if isinstance(outputs, dict) and len(outputs) == 1:
@@ -93,7 +97,7 @@ def _as_python(outputs: Any) -> Any:
     return None
 
 
-def is_same_plain_value(mine: Any, expected: Any) -> bool:
+def is_same_plain_value(mine: object, expected: Any) -> bool:
     """Compares a plain value of a trace with the reference's; True for values without a plain form
     in traces."""
     if isinstance(mine, dict):
@@ -114,7 +118,7 @@ def is_same_plain_value(mine: Any, expected: Any) -> bool:
     return not plain or (type(mine) is type(expected) and bool(mine == expected))
 
 
-def overlaps(tensor: Any) -> bool:
+def overlaps(tensor: torch.Tensor) -> bool:
     """Returns True if two elements of a strided tensor may share an address: a stride of 0, or
     overlapping windows.
 

@@ -166,7 +166,7 @@ def _constant(tag: str, body: Json, device: str) -> Any:
     raise forged_trace(f"holds a value of no known form ({clean_text(tag, 40)})")
 
 
-def bind(pattern: Json, given: Any, table: Table) -> None:
+def bind(pattern: Json, given: object, table: Table) -> None:
     """Puts the tensors of an argument of forward into the table under the numbers that the trace gives them. Raises
     Failed where the forms differ.
     """

@@ -56,6 +56,8 @@ MAX_NESTING = 24
 MAX_VALUE_NODES = 2_000_000
 """Maximum number of nodes in all values of a trace."""
 MAX_INTEGER = 1 << 64
+MAX_OUTPUTS = 64
+"""Outputs whose forms a trace describes, and whose values a replay describes."""
 
 
 class Change(StrEnum):

@@ -10,8 +10,8 @@ from types import TracebackType
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.tracing.compile_errors import chain, compile_message, compile_where, located
 
-MAX_MESSAGE_CHARACTERS = 600
-MAX_TRACE_CHARACTERS = 2000
+MAX_CANDIDATE_MESSAGE_CHARACTERS = 600
+MAX_CANDIDATE_TRACE_CHARACTERS = 2000
 
 FAULT_OF_EXCEPTION = {
     "CompilationError": Fault.COMPILE,
@@ -70,11 +70,13 @@ def _text(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     if located(error):
-        return clean_text(compile_message(error).replace("\n", " "), MAX_MESSAGE_CHARACTERS)
+        return clean_text(
+            compile_message(error).replace("\n", " "), MAX_CANDIDATE_MESSAGE_CHARACTERS
+        )
     text = _text(error).strip()
     summary = " ".join(line for line in text.splitlines() if line.strip())
     return clean_text(
-        f"{type(error).__name__}: {summary}".replace("\n", " "), MAX_MESSAGE_CHARACTERS
+        f"{type(error).__name__}: {summary}".replace("\n", " "), MAX_CANDIDATE_MESSAGE_CHARACTERS
     )
 
 
@@ -106,4 +108,4 @@ def candidate_frames(error: BaseException, path: str) -> str:
         for name, number in _frames(error.__traceback__)
         if name == path
     ]
-    return clean_text("\n".join(parts[-8:]), MAX_TRACE_CHARACTERS)
+    return clean_text("\n".join(parts[-8:]), MAX_CANDIDATE_TRACE_CHARACTERS)

@@ -137,7 +137,7 @@ class _FirstSize:
         self._is_enough = False
         self._error: BaseException | None = None
 
-    def begin(self, answer: Any) -> None:
+    def begin(self, answer: object) -> None:
         """Starts the thread. answer: the process's message about the first size.
 
         Only the first message counts; if malformed, the whole answer will be malformed, too.

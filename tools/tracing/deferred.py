@@ -50,20 +50,20 @@ class Deferred:
         self._compiled: Any = None
         self._key: str | None = None
 
-    def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> None:
+    def launch_metadata(self, grid: object, stream: object, *args: Any) -> None:
         """Returns None: no hook is called for a launch recorded on the tape."""
 
     def run(
         self,
-        x: Any,
-        y: Any,
-        z: Any,
-        stream: Any,
-        function: Any,
-        packed: Any,
-        launch: Any,
-        enter: Any,
-        leave: Any,
+        x: object,
+        y: object,
+        z: object,
+        stream: object,
+        function: object,
+        packed: object,
+        launch: object,
+        enter: object,
+        leave: object,
         *args: Any,
     ) -> None:
         """Launches with the signature of Triton's launcher, from 3.6 to 3.9."""
@@ -81,8 +81,8 @@ class Deferred:
         if min(size) > 0:
             self._tape.launched(self._key, size, arguments)
 
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        def runner(*args: Any, stream: Any = None) -> None:
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        def runner(*args: Any, stream: object = None) -> None:
             self._launch((*tuple(grid), 1, 1)[:3], args)
 
         return runner
@@ -250,7 +250,7 @@ def watch_libraries(tape: Tape) -> None:
 
 def _remember_operators(original: Any, tape: Tape) -> Any:
     def register(name: str, fn: Any = None, /, **options: Any) -> Any:
-        def decorate(function: Any) -> Any:
+        def decorate(function: object) -> Any:
             operator = original(name, function, **options)
             tape.candidate_operators[name] = function
             return operator
@@ -260,7 +260,7 @@ def _remember_operators(original: Any, tape: Tape) -> Any:
     return register
 
 
-class Graph:
+class PretendedGraph:
     """Stand-in for torch.cuda.CUDAGraph: steps recorded during capture are recorded again at every
     replay."""
 
@@ -298,7 +298,7 @@ class Graph:
 class Capture(contextlib.AbstractContextManager[None]):
     """Stand-in for the context manager torch.cuda.graph."""
 
-    def __init__(self, cuda_graph: Graph, *_: Any, **__: Any) -> None:
+    def __init__(self, cuda_graph: PretendedGraph, *_: Any, **__: Any) -> None:
         self._graph = cuda_graph
 
     def __enter__(self) -> None:
@@ -312,7 +312,7 @@ def install_graphs(tape: Tape) -> None:
     """Replaces torch's graph classes, once per process, before the candidate's source is read."""
     import torch
 
-    Graph.tape = tape
-    replaced = {"CUDAGraph": Graph, "graph": Capture, "graph_pool_handle": lambda: (0, 0)}
+    PretendedGraph.tape = tape
+    replaced = {"CUDAGraph": PretendedGraph, "graph": Capture, "graph_pool_handle": lambda: (0, 0)}
     for name, stand_in in replaced.items():
         setattr(torch.cuda, name, stand_in)

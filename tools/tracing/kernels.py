@@ -197,7 +197,7 @@ class Texts:
         return plain(value)
 
 
-def plain(value: Any) -> Json:
+def plain(value: object) -> Json:
     """Returns a number, a string or None; infinities as {"float": "inf"}. Raises NotPlain."""
     if value is None or type(value) is bool:
         return value
@@ -255,11 +255,11 @@ def _is_triton(module: str) -> bool:
     return module == "triton" or module.startswith("triton.")
 
 
-def _of_triton(value: Any) -> bool:
+def _of_triton(value: object) -> bool:
     return _is_triton(str(getattr(value, "__module__", "")))
 
 
-def _name_in_triton(value: Any) -> str | None:
+def _name_in_triton(value: object) -> str | None:
     """Returns `module:qualified name` of a function or class that Triton itself defines under this
     name; else None."""
     import sys
@@ -284,11 +284,11 @@ def _name_in_triton(value: Any) -> str | None:
     return f"{module}:{name}" if resolved is value else None
 
 
-def _type(value: Any) -> Json:
+def _type(value: object) -> Json:
     return [_type(v) for v in value] if isinstance(value, tuple | list) else str(value)
 
 
-def _type_of_triton(value: Any) -> Json:
+def _type_of_triton(value: object) -> Json:
     import triton.language as tl
 
     if isinstance(value, tl.pointer_type):
@@ -302,13 +302,13 @@ def _path(path: Any) -> tuple[int | str, ...]:
     )
 
 
-def _attribute(value: Any) -> Json:
+def _attribute(value: object) -> Json:
     return (
         [[str(a), plain(b)] for a, b in value] if isinstance(value, list | tuple) else plain(value)
     )
 
 
-def _is_json(value: Any) -> bool:
+def _is_json(value: object) -> bool:
     if isinstance(value, tuple | list):
         return all(map(_is_json, value))
     return type(value) in _PLAIN

@@ -102,7 +102,7 @@ def input_tensors(call: dict[str, Any]) -> set[int]:
     return tensors(call["inputs"])
 
 
-def tensors(value: Any) -> set[int]:
+def tensors(value: object) -> set[int]:
     """Returns the numbers of the tensors inside a recorded value."""
     return set(slicing.tensors_in(value))
 

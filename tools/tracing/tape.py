@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,6 +23,12 @@ from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.trace.trace import MAX_DATA_BYTES, MAX_STEPS, Json, tensors_in
 from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
 from kernelwright.tools.tracing.pretended_gpu.fake_gpu import VALUES, tensor_at
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 
 Step = dict[str, Any]
 _SILENT = ("prim", "prims_guard")
@@ -170,7 +176,7 @@ class Tape(TorchDispatchMode):
             "block": [plain(int(n)) for n in value.block_shape], "padding": str(getattr(value, "padding", "zero")),
         }  # fmt: skip
 
-    def output(self, value: Any) -> Json:
+    def output(self, value: object) -> Json:
         """Returns forward's result in the trace's format.
 
         Reads tuples, lists and dicts through their base classes, and a dataclass as a dict of its
@@ -242,7 +248,9 @@ class Tape(TorchDispatchMode):
         finally:
             self.steps = before
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
+    ) -> Any:
         kwargs = kwargs or {}
         candidate_function = (
             self.candidate_operators.get(func._schema.name)
@@ -286,7 +294,7 @@ def _is_symbolic(values: Iterable[Any]) -> bool:
     )
 
 
-def _has_default_dtype(func: Any, kwargs: dict[str, Any], result: object) -> bool:
+def _has_default_dtype(func: OpOverload, kwargs: dict[str, Any], result: object) -> bool:
     """Returns True if an operator made a tensor of an unusual default dtype."""
     if torch.get_default_dtype() is torch.float32 or kwargs.get("dtype") is not None:
         return False
@@ -301,7 +309,7 @@ def _has_tensor(values: Iterable[Any]) -> bool:
     )
 
 
-def _wrapped_tensor(value: Any) -> torch.Tensor | None:
+def _wrapped_tensor(value: object) -> torch.Tensor | None:
     """Returns the tensor below an object with an address (flag_gems' StridedBuffer); None without
     one."""
     if type(value).__name__ == "TensorWrapper":

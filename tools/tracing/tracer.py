@@ -29,7 +29,7 @@ from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.report import Failure, Fault
 from kernelwright.tools.sandbox.channel import Channel
-from kernelwright.tools.trace.trace import TRACE_VERSION, Change, output_leaves
+from kernelwright.tools.trace.trace import MAX_OUTPUTS, TRACE_VERSION, Change, output_leaves
 from kernelwright.tools.tracing import deferred, recorded, slicing
 from kernelwright.tools.tracing.candidate_errors import failure_of
 from kernelwright.tools.tracing.candidate_module import MODULE_NAME, build, load
@@ -42,7 +42,6 @@ from kernelwright.tools.tracing.surroundings import modules, process
 from kernelwright.tools.tracing.surroundings.variants import differing_variants
 from kernelwright.tools.tracing.tape import Step, Tape
 
-MAX_OUTPUTS = 64
 MAX_SECONDS_FOR_MANY_CALLS, CALLS_WHEN_SLOW = 0.5, 5
 """Seconds of two calls above which only so many calls are made."""
 MAX_SECONDS_FOR_MORE_CALLS = 8.0
@@ -374,7 +373,7 @@ class Tracer:
             ],
         }
 
-    def _form(self, leaf: Any) -> dict[str, Any]:
+    def _form(self, leaf: object) -> dict[str, Any]:
         if not (isinstance(leaf, dict) and "t" in leaf):
             return {"dtype": "other"}
         tensor = self._tape.tensor(leaf["t"])

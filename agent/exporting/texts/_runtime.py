@@ -18,7 +18,7 @@ NOTHING = torch.empty(0, device="meta")
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") != "0"
 
 
-class Operator:
+class KernelOperator:
     """An operator of torch.library with fake implementation, autograd and autocast rule."""
 
     def __init__(

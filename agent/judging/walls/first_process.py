@@ -22,7 +22,7 @@ from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.descendants import descendants, end_descendants
 from kernelwright.tools.sandbox.limits import Limits
 
-TICK_SECONDS = 0.1
+USAGE_CHECK_SECONDS = 0.1
 """Seconds between two checks of the judge's resource use."""
 PRIORITY = -10
 """Niceness of the watching process, which competes with up to hundreds of processes of a reference.
@@ -71,7 +71,7 @@ def _supervise(
     limits_when_scarce = replace(limits, memory=bounds.memory_when_scarce)
     watch_when_scarce = UsageWatch(limits_when_scarce, processes, shared_memory=False)
     while True:
-        signal.sigtimedwait({signal.SIGCHLD}, TICK_SECONDS)
+        signal.sigtimedwait({signal.SIGCHLD}, USAGE_CHECK_SECONDS)
         if (exit_code := _exit_code(judge)) is not None:
             return exit_code
         is_scarce = _available_memory() < bounds.scarce_memory

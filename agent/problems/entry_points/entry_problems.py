@@ -17,8 +17,8 @@ from kernelwright.agent.problems.entry_points.installed_objects import (
     signature_of_object,
 )
 from kernelwright.agent.problems.entry_points.option_values import (
-    Arguments,
     NamedSizes,
+    RebuiltArguments,
     read_init,
     read_inputs,
 )
@@ -47,8 +47,8 @@ def reference_of_object(dotted: str, init: Sequence[str], inputs: Sequence[str])
 def text_of_object(
     entry: InstalledObject,
     dotted: str,
-    init: Arguments,
-    inputs: Arguments,
+    init: RebuiltArguments,
+    inputs: RebuiltArguments,
     sizes: NamedSizes,
     definitions: str = "",
 ) -> str:
@@ -108,7 +108,7 @@ def reference_of_text(source: str, entry: str, init: Sequence[str], inputs: Sequ
 
 
 def completed_text(
-    source: str, name: str, init: Arguments, inputs: Arguments, sizes: NamedSizes
+    source: str, name: str, init: RebuiltArguments, inputs: RebuiltArguments, sizes: NamedSizes
 ) -> str:
     """Returns the reference for a class or function defined in a text.
 
@@ -128,7 +128,9 @@ def completed_text(
     return complete_reference(text, name, "\n".join(run))
 
 
-def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: Arguments) -> None:
+def _check_class(
+    tree: ast.Module, cls: ast.ClassDef, init: RebuiltArguments, inputs: RebuiltArguments
+) -> None:
     """Raises ProblemError if the constructor or forward of a class in the file does not accept
     the arguments.
     """
@@ -144,7 +146,7 @@ def _check_class(tree: ast.Module, cls: ast.ClassDef, init: Arguments, inputs: A
         )
 
 
-def _conversion(inputs: Arguments) -> str:
+def _conversion(inputs: RebuiltArguments) -> str:
     """Returns a `.to(dtype)` call that converts the weights to the inputs' dtype; empty for
     float32 or mixed dtypes.
     """
@@ -172,7 +174,7 @@ def _last_entry(tree: ast.Module) -> str:
 
 
 def _names_of_inputs(
-    inputs: Arguments, signature: inspect.Signature | None, skip: int
+    inputs: RebuiltArguments, signature: inspect.Signature | None, skip: int
 ) -> list[str]:
     """Returns parameter names for positional inputs."""
     parameters = [] if signature is None else list(signature.parameters.values())
@@ -184,7 +186,9 @@ def _names_of_inputs(
     return names
 
 
-def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: Arguments) -> str:
+def _function_text(
+    head: str, entry: InstalledObject, plain: RebuiltArguments, inputs: RebuiltArguments
+) -> str:
     """Returns the text of a problem for a function: `--init` gives its non-tensor arguments."""
     names = _names_of_inputs(inputs, signature_of_object(entry.value), skip=0)
     names = [
@@ -202,7 +206,7 @@ def _function_text(head: str, entry: InstalledObject, plain: Arguments, inputs: 
 
 
 def _imports_of(
-    arguments: Arguments, entry: InstalledObject, dotted: str, sizes: Mapping[str, int]
+    arguments: RebuiltArguments, entry: InstalledObject, dotted: str, sizes: Mapping[str, int]
 ) -> list[str]:
     """Returns import statements for names in the constructor's arguments.
 
@@ -229,7 +233,7 @@ def _names_in(text: str, sizes: Mapping[str, int]) -> list[str]:
 
 
 def _check_arguments(
-    entry: InstalledObject, dotted: str, init: Arguments, inputs: Arguments
+    entry: InstalledObject, dotted: str, init: RebuiltArguments, inputs: RebuiltArguments
 ) -> None:
     """Raises ProblemError with the expected parameters if the object does not accept the
     arguments.
@@ -247,13 +251,15 @@ def _check_arguments(
             f"{dotted} is built with {parameters}: name them with --init{_hint(constructor)}"
         )
     forward = signature_of_object(entry.value.forward)
-    if forward is not None and not _binds(forward, Arguments(["self", *inputs.args], inputs.named)):
+    if forward is not None and not _binds(
+        forward, RebuiltArguments(["self", *inputs.args], inputs.named)
+    ):
         raise ProblemError(
             f"{dotted} takes {_shown(forward, skip=1)}: name each input, such as {EXAMPLE}"
         )
 
 
-def _binds(signature: inspect.Signature, arguments: Arguments) -> bool:
+def _binds(signature: inspect.Signature, arguments: RebuiltArguments) -> bool:
     try:
         signature.bind(*arguments.args, **arguments.named)
     except TypeError:

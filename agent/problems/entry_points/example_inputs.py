@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.problems.entry_points.option_values import Arguments, NamedSizes
+from kernelwright.agent.problems.entry_points.option_values import NamedSizes, RebuiltArguments
 from kernelwright.tools.problem import ProblemError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def read_examples(
     inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor, sizes: NamedSizes
-) -> Arguments:
+) -> RebuiltArguments:
     """Returns the arguments of forward as expressions.
 
     Raises ProblemError for values that no expression can draw.
@@ -27,11 +27,11 @@ def read_examples(
     if isinstance(inputs, torch.Tensor):
         inputs = [inputs]
     if isinstance(inputs, Mapping):
-        return Arguments(
+        return RebuiltArguments(
             [], {name: _expression(value, name, sizes) for name, value in inputs.items()}
         )
     names = [f"x{index or ''}" for index in range(len(inputs))]
-    return Arguments(
+    return RebuiltArguments(
         [_expression(value, name, sizes) for value, name in zip(inputs, names, strict=True)]
     )
 

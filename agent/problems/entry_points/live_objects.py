@@ -19,7 +19,7 @@ from kernelwright.agent.problems.entry_points.entry_problems import completed_te
 from kernelwright.agent.problems.entry_points.example_inputs import read_examples
 from kernelwright.agent.problems.entry_points.installed_objects import InstalledObject
 from kernelwright.agent.problems.entry_points.object_sources import ObjectSources, is_installed
-from kernelwright.agent.problems.entry_points.option_values import Arguments, NamedSizes
+from kernelwright.agent.problems.entry_points.option_values import NamedSizes, RebuiltArguments
 from kernelwright.agent.problems.entry_points.rebuilding import expression_of, recovered_arguments
 from kernelwright.tools.problem import ProblemError
 
@@ -42,7 +42,7 @@ def reference_of_value(
 
     value = _unwrapped(value)
     sources = ObjectSources()
-    built = Arguments()
+    built = RebuiltArguments()
     if isinstance(value, torch.nn.Module):
         arguments = recovered_arguments(value) if init is None else _call_of(init)
         built = _expressions(arguments, sources)
@@ -91,9 +91,11 @@ def _call_of(init: Sequence[Any] | Mapping[str, Any]) -> tuple[list[Any], dict[s
     return ([], dict(init)) if isinstance(init, Mapping) else (list(init), {})
 
 
-def _expressions(call: tuple[list[Any], dict[str, Any]], sources: ObjectSources) -> Arguments:
+def _expressions(
+    call: tuple[list[Any], dict[str, Any]], sources: ObjectSources
+) -> RebuiltArguments:
     args, named = call
-    arguments = Arguments([expression_of(value, sources) for value in args])
+    arguments = RebuiltArguments([expression_of(value, sources) for value in args])
     for name, value in named.items():
         arguments.named[name] = expression_of(value, sources)
     return arguments

@@ -109,7 +109,7 @@ class ObjectSources:
         )
         self._definitions[name] = f"{origin.directive}\n{statement_text(text, statement)}"
 
-    def _add_value(self, name: str, value: Any, file: str, names: dict[str, Any]) -> None:
+    def _add_value(self, name: str, value: object, file: str, names: dict[str, Any]) -> None:
         import torch
 
         if isinstance(value, types.ModuleType):
@@ -139,7 +139,7 @@ def _is_module_installed(module: types.ModuleType) -> bool:
     return file is None or any(Path(file).is_relative_to(root) for root in _roots())
 
 
-def _code_of(value: Any) -> types.CodeType | None:
+def _code_of(value: object) -> types.CodeType | None:
     """Returns the code object of a function, or of any method defined in the class body."""
     if isinstance(value, types.FunctionType):
         return inspect.unwrap(value).__code__

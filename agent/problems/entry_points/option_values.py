@@ -42,7 +42,7 @@ PLAIN_NODES = (
 
 
 @dataclass
-class Arguments:
+class RebuiltArguments:
     """Arguments of a call as expressions; sizes appear as module-level names."""
 
     args: list[str] = field(default_factory=list)
@@ -103,9 +103,9 @@ class NamedSizes:
         return [f"{name} = {value}" for name, value in self.values.items()]
 
 
-def read_init(options: list[str], sizes: NamedSizes) -> Arguments:
+def read_init(options: list[str], sizes: NamedSizes) -> RebuiltArguments:
     """Parses the values of `--init`. Raises ProblemError."""
-    arguments = Arguments()
+    arguments = RebuiltArguments()
     for index, option in enumerate(options):
         name, text = _split(option)
         value = _expression(f"--init {option}", text)
@@ -121,9 +121,9 @@ def read_init(options: list[str], sizes: NamedSizes) -> Arguments:
     return arguments
 
 
-def read_inputs(options: list[str], sizes: NamedSizes) -> Arguments:
+def read_inputs(options: list[str], sizes: NamedSizes) -> RebuiltArguments:
     """Parses the values of `--input`. Raises ProblemError."""
-    arguments = Arguments()
+    arguments = RebuiltArguments()
     for index, option in enumerate(options):
         name, text = _split(option)
         value = _input(option, text.strip(), name or f"x{index or ''}", sizes)

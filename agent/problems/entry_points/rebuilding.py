@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Call = tuple[list[Any], dict[str, Any]]
 REBUILDING_ADVICE = "give the constructor's arguments too, as init={'width': 64}"
-MAX_TRIALS = 300
+MAX_REBUILD_TRIALS = 300
 """Maximum number of trial modules (built without data) for finding constructor arguments."""
 DEVICE_PARAMETERS = frozenset({"device", "dtype"})
 """Parameters of torch layers for device and dtype of the weights, which the judge decides."""
@@ -94,7 +94,7 @@ def _choices(module: torch.nn.Module, unknown: list[inspect.Parameter]) -> Itera
             for values in itertools.product(ordered, repeat=len(names)):
                 yield dict(zip(names, values, strict=True))
 
-    return itertools.islice(choices(), MAX_TRIALS)
+    return itertools.islice(choices(), MAX_REBUILD_TRIALS)
 
 
 class _Ordered(dict[str, Any]):
@@ -154,7 +154,7 @@ def _weights(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors}
 
 
-def expression_of(value: Any, sources: ObjectSources) -> str:
+def expression_of(value: object, sources: ObjectSources) -> str:
     """Returns an expression for a value and adds its dependencies to `sources`.
 
     Raises ProblemError if impossible.

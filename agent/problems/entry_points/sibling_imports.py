@@ -18,7 +18,7 @@ from kernelwright.bindings import bound_names
 from kernelwright.source_lines import NO_FILE, LineOrigin, origin_of_line
 from kernelwright.tools.problem import ProblemError, parse
 
-MAX_DEPTH = 8
+MAX_IMPORT_DEPTH = 8
 """Maximum depth of files that import one another."""
 
 
@@ -35,7 +35,7 @@ def with_siblings(source: str, path: Path, depth: int = 0) -> str:
             imports.append((node, file))
     if not imports:
         return source
-    if depth == MAX_DEPTH:
+    if depth == MAX_IMPORT_DEPTH:
         raise ProblemError(
             "its files import one another in a circle: put what the module needs into one file"
         )

@@ -34,7 +34,7 @@ PLAIN_ATTRIBUTES = re.compile(
     r"torch\.(b?float|u?int|half|double|long|short|bool|complex|c(float|double|half))\w*$|(math|np|numpy)\.\w+$"
 )
 """Attributes of modules that are dtypes or numbers."""
-MODULES = frozenset({"torch", "nn", "F", "math", "np", "numpy", "random", "itertools"})
+ARGUMENT_MODULES = frozenset({"torch", "nn", "F", "math", "np", "numpy", "random", "itertools"})
 
 
 def with_plain_arguments(source: str) -> str:
@@ -120,7 +120,7 @@ class _Plainness:
         )
 
     def _is_attribute_of_plain(self, node: ast.Attribute) -> bool:
-        is_module = isinstance(node.value, ast.Name) and node.value.id in MODULES
+        is_module = isinstance(node.value, ast.Name) and node.value.id in ARGUMENT_MODULES
         return not is_module and self.holds(node.value)
 
     def _is_plain_name(self, name: str) -> bool:

@@ -16,12 +16,16 @@ from kernelwright.agent.problems.syntax_search import (
 from kernelwright.agent.problems.tritonbench_cases import names_stored_by
 from kernelwright.source_lines import insert_lines
 
-MODES = frozenset({"eval", "train", "half", "bfloat16", "float", "double", "requires_grad_"})
+MODULE_METHODS = frozenset(
+    {"eval", "train", "half", "bfloat16", "float", "double", "requires_grad_"}
+)
 """Module methods that affect the computation.
 
 `cuda` and `cpu` are excluded, because the judge chooses the device.
 """
-FLOAT_DTYPES = frozenset({"float16", "half", "bfloat16", "float32", "float", "float64", "double"})
+FLOAT_DTYPE_NAMES = frozenset(
+    {"float16", "half", "bfloat16", "float32", "float", "float64", "double"}
+)
 
 
 def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
@@ -73,12 +77,12 @@ def _method_of(call: ast.Call) -> ast.expr | None:
 
 
 def _preparation(call: ast.Call, method: str) -> str | None:
-    if method in MODES:
+    if method in MODULE_METHODS:
         return ast.unparse(ast.Call(ast.Name(method, ast.Load()), call.args, call.keywords))
     if method != "to":
         return None
     for value in argument_values(call):
-        if isinstance(value, ast.Attribute) and value.attr in FLOAT_DTYPES:
+        if isinstance(value, ast.Attribute) and value.attr in FLOAT_DTYPE_NAMES:
             return f"to({ast.unparse(value)})"
     return None
 

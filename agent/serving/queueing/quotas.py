@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.wire import Code, WireValue
 
-MINUTE_SECONDS = 60.0
+QUOTA_WINDOW_SECONDS = 60.0
 BUDGET_WINDOW_SECONDS = 3600.0
 """Length of the sliding window of a client's judge-seconds budget, in seconds."""
 
@@ -56,10 +56,10 @@ class Quotas:
         if most is None:
             return
         now, arrivals = time.monotonic(), self._arrivals[client]
-        while arrivals and arrivals[0] <= now - MINUTE_SECONDS:
+        while arrivals and arrivals[0] <= now - QUOTA_WINDOW_SECONDS:
             arrivals.popleft()
         if len(arrivals) >= most:
-            wait = max(1, math.ceil(arrivals[0] + MINUTE_SECONDS - now))
+            wait = max(1, math.ceil(arrivals[0] + QUOTA_WINDOW_SECONDS - now))
             raise RequestRefused(
                 Code.QUOTA,
                 f"more than {most} submissions within a minute: ask again in {wait} s",
@@ -118,10 +118,6 @@ class Quotas:
     def add(self, client: str, verdict_id: str) -> None:
         """Adds a verdict to a client's open verdicts; repeated calls count once."""
         self._pending[client].add(verdict_id)
-
-    def wants(self, client: str, verdict_id: str) -> bool:
-        """Whether a client waits for this verdict."""
-        return verdict_id in self._pending.get(client, ())
 
     def drop(self, verdict_id: str, client: str | None = None) -> None:
         """Removes a verdict from the open verdicts of a client, or of all clients after its end."""

@@ -32,7 +32,7 @@ _BEARER = HTTPBearer(auto_error=False, description="A token of the server's toke
 
 
 @dataclass(frozen=True)
-class Context:
+class ServerContext:
     """Parts of a server used by its routes."""
 
     service: JudgeService
@@ -74,13 +74,13 @@ class Context:
             raise no_such_verdict(verdict_id)
 
 
-async def _context(request: Request) -> Context:
+async def _context(request: Request) -> ServerContext:
     context = request.app.state.context
-    assert isinstance(context, Context)
+    assert isinstance(context, ServerContext)
     return context
 
 
-ContextDependency = Annotated[Context, Depends(_context)]
+ContextDependency = Annotated[ServerContext, Depends(_context)]
 
 
 async def _client(

@@ -13,7 +13,12 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
+from kernelwright.agent.serving.routes.context import (
+    Client,
+    ContextDependency,
+    ServerContext,
+    errors,
+)
 from kernelwright.agent.serving.routes.verdict_routes import Id
 from kernelwright.agent.serving.verdict_search import (
     MAX_LISTED,
@@ -26,7 +31,7 @@ from kernelwright.agent.serving.wire import Status, VerdictList, VerdictSource
 router = APIRouter(prefix="/v1", tags=["verdicts"])
 MAX_CSV_ROWS = 100_000
 """Maximum number of rows in a CSV file, newest verdicts first."""
-CSV_COLUMNS = (
+VERDICT_CSV_COLUMNS = (
     "verdict_id", "problem", "state", "device", "submitted", "started", "ended", "clients", "groups", "ended_at",
     "correct", "fault", "gate", "speedup", "speedup_low", "compile_speedup", "speed_of_light", "milliseconds", "share",
     "checks_passed", "checks_made", "mask", "error", "explanation",
@@ -42,11 +47,11 @@ async def newest(
     return await context.snapshots.answer(request, client, partial(_json, context, client, query))
 
 
-def _json(context: Context, client: str, query: VerdictQuery) -> bytes:
+def _json(context: ServerContext, client: str, query: VerdictQuery) -> bytes:
     return _page(context, client, query).model_dump_json().encode()
 
 
-def _page(context: Context, client: str, query: VerdictQuery) -> VerdictList:
+def _page(context: ServerContext, client: str, query: VerdictQuery) -> VerdictList:
     viewer = None if context.sees_all(client) else client
     rows = find_verdicts(context.service.record, query, viewer)
     verdict_ids = [row.id for row in rows]
@@ -74,8 +79,8 @@ async def newest_as_csv(
     )
 
 
-def _csv(context: Context, client: str, query: VerdictQuery) -> Iterator[str]:
-    yield _csv_line(CSV_COLUMNS)
+def _csv(context: ServerContext, client: str, query: VerdictQuery) -> Iterator[str]:
+    yield _csv_line(VERDICT_CSV_COLUMNS)
     count, before = 0, query.before
     while count < MAX_CSV_ROWS:
         page = _page(
@@ -88,12 +93,12 @@ def _csv(context: Context, client: str, query: VerdictQuery) -> Iterator[str]:
 
 
 def _cells(status: Status) -> list[object]:
-    """Returns the cells of a verdict, in the order of CSV_COLUMNS."""
+    """Returns the cells of a verdict, in the order of VERDICT_CSV_COLUMNS."""
     values = status.model_dump(mode="json", exclude={"score", "error", "report"})
     values |= status.score.model_dump(mode="json") if status.score is not None else {}
     values |= {"error": status.error.message} if status.error is not None else {}
     values |= {"clients": " ".join(status.clients), "groups": " ".join(status.groups)}
-    return [_plain_text(values.get(column)) for column in CSV_COLUMNS]
+    return [_plain_text(values.get(column)) for column in VERDICT_CSV_COLUMNS]
 
 
 def _plain_text(value: object) -> object:
@@ -121,7 +126,7 @@ async def source(verdict_id: Id, client: Client, context: ContextDependency) -> 
     return await run_sync(_source, context, client, verdict_id)
 
 
-def _source(context: Context, client: str, verdict_id: str) -> VerdictSource:
+def _source(context: ServerContext, client: str, verdict_id: str) -> VerdictSource:
     texts = context.service.record.texts(verdict_id)
     people = submitters(
         context.service.record, [verdict_id], None if context.sees_all(client) else client

@@ -15,7 +15,12 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from kernelwright.agent.judging.pool import DeviceKind, JudgeState
 from kernelwright.agent.rewards.reward_parts import PRESET_WEIGHTS
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
+from kernelwright.agent.serving.routes.context import (
+    Client,
+    ContextDependency,
+    ServerContext,
+    errors,
+)
 from kernelwright.agent.serving.service_wire import (
     DeviceQueue,
     Health,
@@ -66,7 +71,7 @@ async def queue(client: Client, context: ContextDependency) -> QueueState:
     )
 
 
-def _device_queue(context: Context, device: DeviceKind) -> DeviceQueue:
+def _device_queue(context: ServerContext, device: DeviceKind) -> DeviceQueue:
     pool = context.service.pool
     judges = [judge for judge in pool.judges() if judge.device is device]
     queued, running = context.service.counts(device)
@@ -85,7 +90,7 @@ async def judges(request: Request, client: Client, context: ContextDependency) -
     return await context.snapshots.answer(request, client, partial(_judges, context, client))
 
 
-def _judges(context: Context, client: str) -> bytes:
+def _judges(context: ServerContext, client: str) -> bytes:
     at_work = context.service.running_by_judge()
     states = context.service.pool.judges()
     entries = (_judge(context, client, state, at_work.get(state.name, [])) for state in states)
@@ -93,7 +98,7 @@ def _judges(context: Context, client: str) -> bytes:
 
 
 def _judge(
-    context: Context, client: str, judge: JudgeState, at_work: list[tuple[str, str, float]]
+    context: ServerContext, client: str, judge: JudgeState, at_work: list[tuple[str, str, float]]
 ) -> JudgeEntry:
     verdicts = (
         RunningVerdict(

@@ -13,7 +13,12 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from kernelwright.agent.serving.changes import wait_for
 from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.body_structure import StructureBoundRoute
-from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
+from kernelwright.agent.serving.routes.context import (
+    Client,
+    ContextDependency,
+    ServerContext,
+    errors,
+)
 from kernelwright.agent.serving.routes.tokens import Right
 from kernelwright.agent.serving.wire import (
     MAX_WAIT,
@@ -40,7 +45,6 @@ STREAM_SECONDS = 5
 POSITION_SECONDS = 1.0
 """Seconds between two checks of a waiting verdict's position."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
-RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}}
 
 
 @router.post(
@@ -64,7 +68,7 @@ async def submit(submission: Submission, client: Client, context: ContextDepende
     return _json(status, 200 if status.state.ended else 202, headers)
 
 
-async def _submit_in_thread(context: Context, client: str, submission: Submission) -> Status:
+async def _submit_in_thread(context: ServerContext, client: str, submission: Submission) -> Status:
     return await run_sync(
         context.service.submit, client, submission, limiter=context.parsing_threads
     )
@@ -112,13 +116,13 @@ async def wait_for_several(
     return await run_sync(_statuses, context, client, query.verdict_ids)
 
 
-def _statuses(context: Context, client: str, verdict_ids: Sequence[str]) -> VerdictList:
+def _statuses(context: ServerContext, client: str, verdict_ids: Sequence[str]) -> VerdictList:
     return VerdictList(
         verdicts=tuple(context.service.status(client, verdict_id) for verdict_id in verdict_ids)
     )
 
 
-async def _until_ended(context: Context, verdict_id: str, deadline: float) -> None:
+async def _until_ended(context: ServerContext, verdict_id: str, deadline: float) -> None:
     """Returns when a verdict has ended, at the deadline, or when the server is stopped."""
     with context.changes.of(verdict_id) as changed:
         while True:

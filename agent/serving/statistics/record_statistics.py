@@ -13,8 +13,8 @@ from kernelwright.agent.serving.statistics.statistics_process import (
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
 
-MODULE = "kernelwright.agent.serving.statistics.statistics_process"
-ANSWER_SECONDS = 60.0
+STATISTICS_MODULE = "kernelwright.agent.serving.statistics.statistics_process"
+STATISTICS_SECONDS = 60.0
 """Time limit of an answer in seconds; afterwards the process is replaced."""
 FRESH_SECONDS = 5.0
 """Seconds for which a computed value is given at least: every open page asks each three seconds."""
@@ -71,9 +71,9 @@ class RecordStatistics:
 
     def _ask(self, question: bytes) -> bytes:
         if self._process is None:
-            self._process = WorkerProcess(MODULE, str(self._file))
+            self._process = WorkerProcess(STATISTICS_MODULE, str(self._file))
         try:
-            return self._process.ask(question, ANSWER_SECONDS)
+            return self._process.ask(question, STATISTICS_SECONDS)
         except (WorkerDied, WorkerTimedOut) as error:
             self._end_process()
             raise InfrastructureError(

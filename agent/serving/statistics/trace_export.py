@@ -166,7 +166,7 @@ def _attributes(facts: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _value(value: Any) -> dict[str, Any]:
+def _value(value: object) -> dict[str, Any]:
     """Writes a value as the specification's JSON does: with its type as the key."""
     if isinstance(value, bool):
         return {"boolValue": value}

@@ -21,7 +21,7 @@ from kernelwright.agent.viewing.show.rendering import show
 from kernelwright.agent.viewing.show.server_notes import ServerNotes
 
 if TYPE_CHECKING:
-    from kernelwright.agent.loop.attempts import Attempt
+    from kernelwright.agent.loop.attempts import JudgedAttempt
     from kernelwright.agent.loop.run import Run
     from kernelwright.agent.loop.stopping import Spent
 
@@ -162,7 +162,7 @@ def describe_spent(spent: Spent) -> str:
     return f"{spent.tokens:,} tokens{dollars}"
 
 
-def _turn_line(attempt: Attempt) -> str:
+def _turn_line(attempt: JudgedAttempt) -> str:
     """Formats a turn for a log: `turn 2, repair by compiler: it compiled; ...`."""
     report = attempt.report
     assert report is not None
@@ -173,7 +173,7 @@ def _turn_line(attempt: Attempt) -> str:
     )
 
 
-def _turn(attempt: Attempt) -> Text:
+def _turn(attempt: JudgedAttempt) -> Text:
     """Renders a turn: `turn 2  repair  candidate 7  interpreted  mismatch`."""
     report = attempt.report
     assert report is not None

@@ -22,7 +22,7 @@ FIRST_LINE_SECONDS = 3.0
 """Seconds of silence at the beginning: a shorter command needs no progress."""
 HEARTBEAT_SECONDS = 15.0
 """Seconds after which a line is repeated with the step's time so far."""
-POLL_SECONDS = 0.2
+RENDER_SECONDS = 0.2
 """Seconds between two looks at the activity."""
 MAX_LINE_CHARACTERS = 300
 """Maximum number of characters of a printed line."""
@@ -74,7 +74,7 @@ def _lines(log: LineLog) -> Iterator[None]:
     over = threading.Event()
 
     def poll() -> None:
-        while not over.wait(POLL_SECONDS):
+        while not over.wait(RENDER_SECONDS):
             log.print_due(time.monotonic())
 
     thread = threading.Thread(target=poll, name="progress lines", daemon=True)

@@ -23,7 +23,7 @@ from kernelwright.agent.tuning.tuned import (
 from kernelwright.tools.report import Report, Speedup
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
-MAX_ROWS = 24
+MAX_SHOWN_ROWS = 24
 """Maximum number of configurations in a table."""
 MAX_FAILURES_SHOWN = 3
 """Maximum number of messages of configurations that do not compile."""
@@ -74,7 +74,7 @@ def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
     times = ("ms", "95 % interval") if tuned.measured else ("model",)
     rows = [row for row in group.rows if row.fate in OUTCOMES_TO_MEASURE or row.start]
     cells = []
-    for row in rows[:MAX_ROWS]:
+    for row in rows[:MAX_SHOWN_ROWS]:
         style = "bold" if row.fate is ConfigurationOutcome.WON else ""
         cells.append([Text(cell, style=style) for cell in _cells(row, group, tuned)])
     headings = ("configuration", *times, *numbers, "held by")

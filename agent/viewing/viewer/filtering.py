@@ -8,7 +8,7 @@ import shlex
 from enum import StrEnum
 
 from kernelwright.errors import InputError
-from kernelwright.store.models import Action, State
+from kernelwright.store.models import Action, CandidateState
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.report import Cheat, Fault, Rung
 
@@ -17,7 +17,7 @@ ENUM_FILTERS: dict[str, type[StrEnum]] = {
     "action": Action,
     "rung": Rung,
     "cheat": Cheat,
-    "state": State,
+    "state": CandidateState,
 }
 TEXT_FILTERS = {
     "problem": "problem",

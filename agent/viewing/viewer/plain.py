@@ -21,7 +21,7 @@ from kernelwright.agent.reporting.viewed_trajectory import (
 )
 from kernelwright.agent.reporting.words import BAD, GOOD, LABEL, QUIET, facts_table, quoted_text
 from kernelwright.agent.viewing.viewer.views import (
-    MAX_TEXT_CHARACTERS,
+    MAX_VIEW_CHARACTERS,
     View,
     answer_text,
     diff_view,
@@ -166,7 +166,7 @@ def one_view(view: View, store: Store, viewed: ViewedTrajectory, turn: Turn) -> 
     if view is View.CODE:
         if not turn.source:
             raise InputError(f"turn {turn.turn + 1} of trajectory {viewed.row.id} holds no code")
-        return quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS)
+        return quoted_text(turn.source.rstrip("\n"), limit=MAX_VIEW_CHARACTERS)
     return prompt_view(turn) if view is View.PROMPT else view_of(view, store, viewed, turn)
 
 

@@ -13,7 +13,7 @@ from kernelwright.agent.reporting.viewed_trajectory import (
     read_viewed_trajectory,
 )
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.store.records import CandidateFilter, Entry, Turn
 
 
@@ -54,7 +54,7 @@ class ViewerPosition:
         if id not in self._turns:
             self._turns[id] = self.store.turn(id)
         turn = self._turns[id]
-        if turn.state is not State.JUDGED:  # may still change: read again the next time
+        if turn.state is not CandidateState.JUDGED:  # may still change: read again the next time
             del self._turns[id]
         return turn
 

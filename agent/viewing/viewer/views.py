@@ -35,7 +35,7 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
 from kernelwright.tools.judging.assembly import Assembly, Listing
 
-MAX_TEXT_CHARACTERS = 2_000_000
+MAX_VIEW_CHARACTERS = 2_000_000
 """Maximum number of characters of a displayed text."""
 WORD_WRAP_CHARACTERS = 30_000
 """Largest number of characters for which lines are broken between words."""
@@ -149,9 +149,9 @@ def long_text(text: str) -> RenderableType:
     Long texts are broken by columns and not between words, which is a hundred times as fast.
     """
     return (
-        quoted_text(text, limit=MAX_TEXT_CHARACTERS)
+        quoted_text(text, limit=MAX_VIEW_CHARACTERS)
         if len(text) <= WORD_WRAP_CHARACTERS
-        else CutLines(quoted_text(text, limit=MAX_TEXT_CHARACTERS).plain)
+        else CutLines(quoted_text(text, limit=MAX_VIEW_CHARACTERS).plain)
     )
 
 
@@ -196,7 +196,7 @@ def code_view(turn: Turn) -> RenderableType:
         )
     failure = turn.report.failure if turn.report else None
     marked = failure.where.line if failure and failure.where else None
-    lines = _coloured(quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS).plain)
+    lines = _coloured(quoted_text(turn.source.rstrip("\n"), limit=MAX_VIEW_CHARACTERS).plain)
     head = [] if failure is None else [failure_view(failure), Text()]
     return Group(*head, NumberedLines(lines, marked))
 

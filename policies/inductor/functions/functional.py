@@ -128,7 +128,15 @@ def _functions_and_methods() -> list[tuple[Any, str, Any]]:
 DROPOUT = {"dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
            "feature_alpha_dropout": False}  # fmt: skip
 """Dropout functions of torch.nn.functional -> their default for `training`."""
-PLACES = {"input": 0, "tensor": 0, "self": 0, "input1": 0, "x1": 0, "input2": 1, "x2": 1}
+ARGUMENT_POSITIONS = {
+    "input": 0,
+    "tensor": 0,
+    "self": 0,
+    "input1": 0,
+    "x1": 0,
+    "input2": 1,
+    "x2": 1,
+}
 """Positions of the first arguments of torch's functions, by their names."""
 
 
@@ -138,8 +146,8 @@ def with_names_of_torch(function: Callable[..., Any]) -> Any:
 
     @functools.wraps(function)
     def called(*args: Any, **named: Any) -> Any:
-        for name in PLACES.keys() & named.keys() - set(names):
-            named[names[PLACES[name]]] = named.pop(name)
+        for name in ARGUMENT_POSITIONS.keys() & named.keys() - set(names):
+            named[names[ARGUMENT_POSITIONS[name]]] = named.pop(name)
         return function(*args, **named)
 
     return called

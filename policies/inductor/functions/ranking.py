@@ -69,7 +69,7 @@ def _operators() -> dict[Any, Callable[..., Any]]:
     }  # fmt: skip
 
 
-def _ranks(x: torch.Tensor, descending: bool) -> Any:
+def _ranks(x: torch.Tensor) -> Any:
     """Counts, along the last dimension, the elements that precede each element in order.
 
     NaN counts as the largest; equal elements keep their order.
@@ -88,10 +88,7 @@ def _ranks(x: torch.Tensor, descending: bool) -> Any:
     position = torch.arange(length, device=x.device)
     earlier = position.unsqueeze(0) < position.unsqueeze(1)
     own_nan, other_nan = element != element, other != other
-    if descending:
-        before = (other > element) | (other_nan & torch.logical_not(own_nan))
-    else:
-        before = (other < element) | (own_nan & torch.logical_not(other_nan))
+    before = (other < element) | (own_nan & torch.logical_not(other_nan))
     equal = (other == element) | (own_nan & other_nan)
     return (before | (equal & earlier)).to(torch.int64).sum(-1)
 
@@ -334,7 +331,7 @@ def median(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     import torch
 
     moved = x.movedim(dim, -1)
-    ranks, length = _ranks(moved, False), moved.shape[-1]
+    ranks, length = _ranks(moved), moved.shape[-1]
     nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
     median_rank = torch.where(nans > 0, length - nans, (length - 1) // 2)
     return _select_one(moved, ranks == median_rank, dim, keepdim)
@@ -345,7 +342,7 @@ def nanmedian(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[Any, An
     import torch
 
     moved = x.movedim(dim, -1)
-    ranks, length = _ranks(moved, False), moved.shape[-1]
+    ranks, length = _ranks(moved), moved.shape[-1]
     nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
     return _select_one(moved, ranks == torch.clamp(length - nans - 1, min=0) // 2, dim, keepdim)
 

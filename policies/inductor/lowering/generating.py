@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch._inductor.graph import GraphLowering
 
 CHANNELS_LAST, CONTIGUOUS = "channels_last", "contiguous"
-MAX_CONSTANTS = 1024
+MAX_WRITTEN_CONSTANTS = 1024
 """Largest number of written constants in forward, in all."""
 
 
@@ -68,9 +68,9 @@ def generate(traced: TracedModel, code: bool = True) -> GeneratedCode:
             bodies.append(_with_names_of_step(step.text, number))
             constants |= {f"step_{number}_{name}": value for name, value in step.constants.items()}
             launches += step.launches
-    if sum(c.numel() for c in constants.values()) > MAX_CONSTANTS:
+    if sum(c.numel() for c in constants.values()) > MAX_WRITTEN_CONSTANTS:
         raise DraftRefused(
-            f"forward makes tensors of over {MAX_CONSTANTS:,} numbers: make them inputs or buffers"
+            f"forward makes tensors of over {MAX_WRITTEN_CONSTANTS:,} numbers: make them inputs or buffers"
         )
     facts = StaticFacts(launches=tuple(launches))
     return GeneratedCode(lowered.text, constants, tuple(bodies), lowered.channels_last, facts)

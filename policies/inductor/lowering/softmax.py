@@ -15,7 +15,7 @@ from kernelwright.policies.inductor.inductor_patches import size_hint
 if TYPE_CHECKING:
     from torch._inductor.ir import TensorBox
 
-MIN_ROW_ELEMENTS = 1 << 14
+MIN_SOFTMAX_ELEMENTS = 1 << 14
 """Elements, at the problem's own sizes: shorter rows are still in the caches at the second pass, and two passes are
 kinder to short rows than the rescaling of a sum."""
 
@@ -37,7 +37,7 @@ def online_softmax() -> None:
             x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None
         )
         (extent,) = arguments["reduction_ranges"]
-        default = "two_passes" if size_hint(extent) < MIN_ROW_ELEMENTS else "one_pass"
+        default = "two_passes" if size_hint(extent) < MIN_SOFTMAX_ELEMENTS else "one_pass"
         passes = decide("softmax", operator_site(), default, ("two_passes", "one_pass"))
         if passes == "two_passes":
             return plain(x, dim)

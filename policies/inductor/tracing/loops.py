@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kernelwright.policies.inductor.tracing.sizes import SymbolicSizes
 
-OPERATOR = "kernelwright::steps"
+STEPS_OPERATOR = "kernelwright::steps"
 TRACED_STEP = 2
 """Step number at which a loop's body is traced; results must not depend on this number."""
 
@@ -54,8 +54,6 @@ class LoopBody:
     """A name for each tensor the steps give."""
     shapes: list[tuple[list[Any], Any]]
     """Sizes and dtype of a step's part of each stacked tensor."""
-    read_count: int = 0
-    """Tensors a step reads besides."""
     step: Any = None
     """The symbol of the step."""
     graph: Any = None
@@ -252,7 +250,7 @@ class Loops:
         assert self._make is not None
         graph = self._make(run, flat)
         self._sizes.hold_for_every(step)
-        return LoopBody(names, list(gives), shapes, len(read_tensors), step, graph, flat, sizes)
+        return LoopBody(names, list(gives), shapes, step, graph, flat, sizes)
 
 
 def _cuts(*lengths: int) -> list[tuple[int, int]]:
@@ -335,7 +333,7 @@ def _operator() -> Any:
         _library[0].define(
             "steps(Tensor[] carried, Tensor[] given, SymInt count, int loop) -> Tensor[]"
         )
-        torch.library.register_fake(OPERATOR, _shapes_of, lib=_library[0])
+        torch.library.register_fake(STEPS_OPERATOR, _shapes_of, lib=_library[0])
     return torch.ops.kernelwright.steps.default
 
 

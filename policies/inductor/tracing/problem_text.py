@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kernelwright.policies.inductor.refusing import DraftRefused
 from kernelwright.policies.inductor.syntax import argument_names, names_in, nodes_in
 
-NAMES_OF_NO_SIZE = re.compile(
+NON_EXTENT_NAMES = re.compile(
     r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block"
 )
 """Argument names of structural parameters (kernel sizes, strides), as opposed to sizes."""

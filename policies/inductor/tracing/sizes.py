@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.tracing.loops import TRACED_STEP
 from kernelwright.policies.inductor.tracing.problem_text import (
-    NAMES_OF_NO_SIZE,
+    NON_EXTENT_NAMES,
     ProblemText,
     readable,
 )
@@ -251,7 +251,7 @@ def sizes_over(least: int) -> Callable[[int, str], bool]:
         return (
             value > least
             and path.startswith("self.")
-            and not NAMES_OF_NO_SIZE.search(path.removeprefix("self.").rstrip("_"))
+            and not NON_EXTENT_NAMES.search(path.removeprefix("self.").rstrip("_"))
         )
 
     return free

@@ -63,7 +63,7 @@ CREATING_OPERATORS = {
     "scalar_tensor",
 }
 """Operators that make a tensor of numbers: the imaginary part is zero, or the number's own."""
-PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
+COMPLEX_PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
 """Bilinear operators."""
 
 
@@ -106,7 +106,7 @@ def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
     """A table for the graph that pairs are put into: Inductor's own rules would reinterpret memory."""
     names = {
         *OPERATORS_BY_PARTS,
-        *PRODUCTS,
+        *COMPLEX_PRODUCTS,
         "div",
         "conj_physical",
         "angle",
@@ -158,7 +158,7 @@ class ByParts(Interpreter):
             kwargs = {**kwargs, "dtype": REAL_TYPE_OF[dtype]}
         if name in CREATING_OPERATORS:
             return _created(target, args, kwargs)
-        if name in PRODUCTS:
+        if name in COMPLEX_PRODUCTS:
             return _product(target, *args)
         if name in OPERATORS_BY_PARTS:
             return _by_parts(target, args, kwargs)

@@ -43,7 +43,7 @@ from kernelwright.policies.inductor.writing.products.attention import (
     is_attention,
 )
 from kernelwright.policies.inductor.writing.products.descriptors import (
-    HELPERS as DESCRIPTOR_HELPERS,
+    DESCRIPTOR_HELPERS,
 )
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 from kernelwright.policies.inductor.writing.products.tiles import note_extents

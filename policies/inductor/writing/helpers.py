@@ -10,7 +10,7 @@ import re
 
 from kernelwright.policies.inductor.refusing import DraftRefused
 
-NAMES = {
+HELPER_NAMES = {
     "maximum": "maximum", "minimum": "minimum", "max2": "row_maximum", "min2": "row_minimum", "any": "any_of",
     "maximum_with_index": "larger_with_index", "minimum_with_index": "smaller_with_index",
     "max_with_index": "row_maximum_with_index", "min_with_index": "row_minimum_with_index", "prod": "row_product",
@@ -113,9 +113,9 @@ def helper_name(name: str) -> str:
     """Returns the draft's name for a runtime function of Inductor. Raises DraftRefused for
     unknown functions.
     """
-    if name not in NAMES:
+    if name not in HELPER_NAMES:
         raise DraftRefused(f"Inductor calls {name}, which has no plain form here")
-    return NAMES[name]
+    return HELPER_NAMES[name]
 
 
 def helpers_for(text: str) -> list[str]:

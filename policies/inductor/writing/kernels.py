@@ -12,7 +12,7 @@ from kernelwright.policies.inductor.writing.plain import without_runtime
 from kernelwright.policies.inductor.writing.products.parts import is_operand_split
 from kernelwright.policies.inductor.writing.words.evidence import COPY, FILL, operators_shown
 
-KINDS = {
+KERNEL_KINDS = {
     "persistent_reduction": "reduction",
     "reduction": "reduction",
     "pointwise": "pointwise",
@@ -22,7 +22,7 @@ KINDS = {
 MATMUL = r"mm(?![a-z])"
 """mm, bmm, addmm, not cummax."""
 MATMUL_OPERATOR = r"(add|b|baddb)?mm$"
-FAMILIES = (
+KERNEL_FAMILIES = (
     ("softmax", "softmax"), ("layer_norm", "layer_norm"), ("batch_norm", "batch_norm"), ("convolution", "convolution"),
     (MATMUL, "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
     ("avg_pool", "average_pool"),
@@ -44,7 +44,7 @@ AUXILIARY_OPERATORS = {
     "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "where", "logical_not", "bitwise_not", "bitwise_and",
     "ne", "empty_like"}  # fmt: skip
 """Auxiliary operators, named in comments only if there are no others."""
-MAX_NAMED_OPERATORS = 8
+MAX_COMMENTED_OPERATORS = 8
 """Operators a comment names."""
 
 
@@ -143,7 +143,7 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
         raise DraftRefused(f"Inductor wrote {original} in a form that is not known here")
     words = {k.arg: k.value for k in maker.keywords}
     heuristic = maker.func.attr
-    if heuristic not in KINDS:
+    if heuristic not in KERNEL_KINDS:
         raise DraftRefused(f"Inductor wrote {original} with {heuristic}, which has no plain form")
     # Inductor lists the operators of a kernel in the comment above it.
     listed = re.search(r"Original ATen: \[(.*?)\]", comment)
@@ -163,11 +163,11 @@ def _read(original: str, comment: str, body: str, used_names: set[str]) -> Lower
     return LoweredKernel(
         original=original,
         name=unique_kernel_name(
-            _plain_name(operators, KINDS[heuristic], dot, is_split), used_names
+            _plain_name(operators, KERNEL_KINDS[heuristic], dot, is_split), used_names
         ),
         function=function,
         helpers=helpers,
-        kind=KINDS[heuristic],
+        kind=KERNEL_KINDS[heuristic],
         dot=dot,
         splits=is_split,
         half=_is_half(words["triton_meta"]),
@@ -251,7 +251,7 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     """
     # Families of operators come first: `softmax` is more telling than `sub_exp_sum`.
     words: list[str] = []
-    for part, word in FAMILIES:
+    for part, word in KERNEL_FAMILIES:
         if any(re.search(part, o) for o in operators) and word not in words:
             words.append(word)
     words = [w for w in words if w != "copy"] or words
@@ -261,7 +261,8 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     other_words = [
         o.strip("_")
         for o in operators
-        if o.strip("_") not in UNNAMED_OPERATORS and not any(re.search(p, o) for p, _ in FAMILIES)
+        if o.strip("_") not in UNNAMED_OPERATORS
+        and not any(re.search(p, o) for p, _ in KERNEL_FAMILIES)
     ]
     chosen = (words or other_words or ["copy"])[:2]
     if kind == "reduction" and not dot:
@@ -299,8 +300,8 @@ def operators_in_words(kernel: LoweredKernel) -> str:
     telling = [n for n in names if n not in AUXILIARY_OPERATORS] or names or ["copy"]
     listed = list(dict.fromkeys(n.removeprefix("prims.") for n in telling))
     suffix = (
-        f" and {len(listed) - MAX_NAMED_OPERATORS} more"
-        if len(listed) > MAX_NAMED_OPERATORS + 1
+        f" and {len(listed) - MAX_COMMENTED_OPERATORS} more"
+        if len(listed) > MAX_COMMENTED_OPERATORS + 1
         else ""
     )
-    return ", ".join(listed[:MAX_NAMED_OPERATORS] if suffix else listed) + suffix
+    return ", ".join(listed[:MAX_COMMENTED_OPERATORS] if suffix else listed) + suffix

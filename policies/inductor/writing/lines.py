@@ -6,7 +6,7 @@ import ast
 import textwrap
 
 WIDTH = 120
-SIGNS: dict[type[ast.operator], str] = {
+BINARY_SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|"
 }  # fmt: skip
 """Operators a line is broken before."""
@@ -149,12 +149,14 @@ def _sum_lines(argument: ast.expr, indent: int) -> list[str]:
 
 def _terms(value: ast.BinOp) -> tuple[str, list[tuple[str, str]]]:
     """Splits `a + (b + c)` into a, and (+, b + c), at the outermost operators of one precedence."""
-    if type(value.op) not in SIGNS:
+    if type(value.op) not in BINARY_SIGNS:
         return ast.unparse(value), []
     kinds = (ast.Add, ast.Sub) if isinstance(value.op, ast.Add | ast.Sub) else (type(value.op),)
     right: list[tuple[str, str]] = []
     left: ast.expr = value
-    while isinstance(left, ast.BinOp) and isinstance(left.op, kinds) and type(left.op) in SIGNS:
+    while (
+        isinstance(left, ast.BinOp) and isinstance(left.op, kinds) and type(left.op) in BINARY_SIGNS
+    ):
         text = ast.unparse(ast.BinOp(ast.Name("_"), left.op, left.right))[
             len("_ ") :
         ]  # with the brackets it needs
@@ -162,5 +164,5 @@ def _terms(value: ast.BinOp) -> tuple[str, list[tuple[str, str]]]:
         right.insert(0, (sign, term))
         left = left.left
     return ast.unparse(ast.BinOp(left, kinds[0](), ast.Name("_"))).rpartition(
-        f" {SIGNS[kinds[0]]} "
+        f" {BINARY_SIGNS[kinds[0]]} "
     )[0], right

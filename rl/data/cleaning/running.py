@@ -24,7 +24,7 @@ from kernelwright.rl.data.cleaning.analysing import (
 )
 from kernelwright.rl.data.cleaning.known_benchmarks import load_known_benchmarks
 from kernelwright.rl.data.cleaning.near_duplicates import NearDuplicates
-from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
+from kernelwright.rl.data.cleaning.suites import SuiteComparison, problems_of
 from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
 from kernelwright.rl.workers.worker_pool import process_pool
 from kernelwright.tools.problem import Problem
@@ -182,7 +182,7 @@ class _Selection:
     def accepts(self, signature: Signature, facts: Sequence[Any]) -> bool:
         """Returns whether a row is new and free of benchmark problems, by its analysis."""
         texts, group, graph, comparison = facts
-        leak = Comparison(**comparison).leak
+        leak = SuiteComparison(**comparison).leak
         self.counts["rows"] += 1
         self.counts["uncompared"] += not comparison["compared"]
         if leak and leak.dropped:
@@ -221,7 +221,7 @@ def _select_rows(
                     if not selection.accepts(signature, facts):
                         continue
                     row = normalise_row(row)
-                    leak = Comparison(**facts[3]).leak
+                    leak = SuiteComparison(**facts[3]).leak
                     if leak:
                         counts["flagged"] += 1
                         entry = {"id": row.id, "problem": leak.problem, "why": leak.why}

@@ -39,7 +39,7 @@ class Leak(Value):
     """Kind of the similarity: `graph`, `tree` or `words:0.87`."""
 
 
-class Comparison(Value):
+class SuiteComparison(Value):
     """The result of comparing a row with the suites."""
 
     leak: Leak | None = None
@@ -107,7 +107,7 @@ class Benchmarks:
             self._has[row, [self._column[word] for word in word_set]] = True
         self._cached_leaks: dict[str, Leak | None] = {}
 
-    def compare(self, row: Row) -> Comparison:
+    def compare(self, row: Row) -> SuiteComparison:
         """Compares every program in the row, and the words of its prompt if it has no reference."""
         programs = programs_of(row)
         leaks = []
@@ -119,7 +119,7 @@ class Benchmarks:
         # A leak that drops the row goes before one for review.
         leaks.sort(key=lambda leak: not leak.dropped)
         compared = any(map(holds_model, programs))
-        return Comparison(leak=leaks[0] if leaks else None, compared=compared)
+        return SuiteComparison(leak=leaks[0] if leaks else None, compared=compared)
 
     def leak(self, reference: str) -> Leak | None:
         """Returns the leak; None if the text resembles no problem. Results are cached by text."""

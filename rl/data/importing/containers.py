@@ -174,7 +174,7 @@ def _numbered(file: Path, entries: Iterator[Any]) -> Iterator[ImportedRecord]:
         yield _record(f"{file.name}:{number}", fields)
 
 
-def _record(location: str, entry: Any) -> ImportedRecord:
+def _record(location: str, entry: object) -> ImportedRecord:
     if not isinstance(entry, dict):
         raise InputError(f"{location} is no object with fields: a row looks like {{...}}")
     return ImportedRecord(location, entry)

@@ -198,7 +198,7 @@ def _messages(value: Any, author: Role = Role.USER) -> list[Message]:
     return [_message(entry) for entry in value]
 
 
-def _message(entry: Any) -> Message:
+def _message(entry: object) -> Message:
     if not isinstance(entry, dict):
         raise UnusableRecord("conversations with a message that has no role")
     name = str(entry.get("role") or entry.get("from") or "").lower()
@@ -210,14 +210,14 @@ def _message(entry: Any) -> Message:
     return Message(role=CHAT_ROLES[name], content=_text(content))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns a text, or the joined texts of content in parts; anything else is empty."""
     if isinstance(value, list):
         return "".join(_text(part.get("text")) for part in value if isinstance(part, dict))
     return value if isinstance(value, str) else ""
 
 
-def _is_text_or_chat(value: Any) -> bool:
+def _is_text_or_chat(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and bool(value))
 
 

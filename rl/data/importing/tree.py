@@ -20,7 +20,7 @@ from kernelwright.tools.parsing import parse_module
 ALLOWED_IMPORTS = ("torch", "triton", "math")
 MAX_SOURCE_FILE_BYTES = 1 << 20
 """Largest size of a scanned file in bytes."""
-BUILTINS = frozenset(dir(builtins))
+PYTHON_BUILTINS = frozenset(dir(builtins))
 
 
 def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
@@ -134,7 +134,7 @@ class Module:
                     todo.append(self.definitions[name])
                 elif name in self.imports:
                     imports[id(self.imports[name])] = self.imports[name]
-                elif name not in self.definitions and name not in BUILTINS:
+                elif name not in self.definitions and name not in PYTHON_BUILTINS:
                     return "", "uses a name that its file does not define"
         if not all(_allowed(node) for node in imports.values()):
             return "", "imports more than torch and triton"

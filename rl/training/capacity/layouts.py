@@ -25,7 +25,7 @@ from kernelwright.rl.training.capacity.timing import (
 
 MAX_GPUS = 64
 """Largest number of GPUs in a proposal."""
-MAX_PARTS = 256
+MAX_STEP_PARTS = 256
 """Largest number of parts of a step in a proposal."""
 TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
 
@@ -224,6 +224,6 @@ def _parts_trained(part: TrainedPart) -> list[tuple[TrainedPart, list[str]]]:
 
 def _more_parts(parts: int) -> list[int]:
     sizes = [parts]
-    while sizes[-1] * 2 <= MAX_PARTS:
+    while sizes[-1] * 2 <= MAX_STEP_PARTS:
         sizes.append(sizes[-1] * 2)
     return sizes

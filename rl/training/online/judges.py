@@ -17,9 +17,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.policies.base import Value
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.reference_trials.trials import reference_trials
@@ -65,7 +65,7 @@ class JudgingTotals(Value):
     """Seconds of judging, summed over all processes."""
 
 
-class TrainingJudges:
+class TrainingJudges(ClosingContext):
     """A pool of judging processes with the interface of a single evaluator. A context manager.
 
     Equal programs for the same problem are judged once, also during the first verdict.
@@ -248,17 +248,6 @@ class TrainingJudges:
         """
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._folder.cleanup()
-
-    def __enter__(self) -> TrainingJudges:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _begin_to_fork() -> None:

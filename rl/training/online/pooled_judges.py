@@ -7,11 +7,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
+from kernelwright.closing_context import ClosingContext
 from kernelwright.rl.training.online.judges import MAX_KEPT_VERDICTS, JudgingTotals
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
@@ -46,7 +46,7 @@ class Judges(Protocol):
         """
 
 
-class PooledJudges:
+class PooledJudges(ClosingContext):
     """Implements Judges on a pool. A verdict is retried after the death of its judge, and its
     report says so. A context manager.
     """
@@ -125,14 +125,3 @@ class PooledJudges:
     def close(self) -> None:
         """Closes the pool; waiting verdicts are cancelled."""
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

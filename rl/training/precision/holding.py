@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import torch
 
 GIGABYTE = 10**9
-FP32_BYTES = 18
+FP32_TRAINING_BYTES = 18
 """Bytes a parameter on the device: weight, gradient and AdamW's two moments in fp32, and
 autocast's copy in bf16.
 """
-BF16_BYTES = 4
+BF16_TRAINING_BYTES = 4
 """Bytes a parameter on the device: weight and gradient in bf16."""
 MASTER_BYTES = 12
 """Bytes a parameter in host memory: the master and AdamW's two moments in fp32."""
@@ -55,13 +55,11 @@ def hold_weights(model: Any, device: str, requested: Precision) -> HeldWeights:
     try:
         precision = choose_precision(size, requested, free_memory(device))
         if precision is Precision.FP32:
-            text = (
-                f"weights fp32: {size * FP32_BYTES / GIGABYTE:.1f} GB with gradients and optimizer"
-            )
+            text = f"weights fp32: {size * FP32_TRAINING_BYTES / GIGABYTE:.1f} GB with gradients and optimizer"
             return HeldWeights(model.to(device), None, text)
         masters = _narrowed(model, device)
         text = (
-            f"weights bf16 with fp32 masters: {size * BF16_BYTES / GIGABYTE:.1f} GB on {device} and "
+            f"weights bf16 with fp32 masters: {size * BF16_TRAINING_BYTES / GIGABYTE:.1f} GB on {device} and "
             f"{size * MASTER_BYTES / GIGABYTE:.1f} GB in host memory with the optimizer"
         )
         return HeldWeights(model.to(device), masters, text)
@@ -78,17 +76,20 @@ def choose_precision(size: int, requested: Precision, memory: FreeMemory) -> Pre
     """
     if requested is not Precision.AUTO:
         return requested
-    if memory.device is None or size * FP32_BYTES <= DEVICE_SHARE * memory.device:
+    if memory.device is None or size * FP32_TRAINING_BYTES <= DEVICE_SHARE * memory.device:
         return Precision.FP32
     # The fp32 weights are in host memory already: they become the masters.
     moments = (MASTER_BYTES - 4) * size
-    if size * BF16_BYTES <= DEVICE_SHARE * memory.device and moments <= HOST_SHARE * memory.host:
+    if (
+        size * BF16_TRAINING_BYTES <= DEVICE_SHARE * memory.device
+        and moments <= HOST_SHARE * memory.host
+    ):
         return Precision.BF16
     raise InputError(
-        f"{size / 1e9:.1f} B parameters need {size * FP32_BYTES / GIGABYTE:.0f} GB of GPU memory in fp32, or "
-        f"{size * BF16_BYTES / GIGABYTE:.0f} GB and {moments / GIGABYTE:.0f} GB of host memory in bf16 with fp32 "
-        f"masters; free are {memory.device / GIGABYTE:.0f} GB and {memory.host / GIGABYTE:.0f} GB: use --lora, or a "
-        "smaller base"
+        f"{size / 1e9:.1f} B parameters need {size * FP32_TRAINING_BYTES / GIGABYTE:.0f} GB of GPU memory in fp32, or "
+        f"{size * BF16_TRAINING_BYTES / GIGABYTE:.0f} GB and {moments / GIGABYTE:.0f} GB of host memory in bf16 with "
+        f"fp32 masters; free are {memory.device / GIGABYTE:.0f} GB and {memory.host / GIGABYTE:.0f} GB: use --lora, or "
+        "a smaller base"
     )
 
 

@@ -49,7 +49,7 @@ class ModelSize(NamedTuple):
     inner: int
 
 
-SIZES = {
+MODEL_SIZES = {
     "tiny": ModelSize(64, 2, 2, 1, 32, 128),
     "1m": ModelSize(128, 4, 4, 2, 32, 384),
     "2m": ModelSize(192, 4, 6, 3, 32, 512),
@@ -196,9 +196,11 @@ def _count(parameter: torch.nn.Parameter) -> int:
 
 def _size(base: str) -> ModelSize:
     name = base.removeprefix(NEW_MODEL_PREFIX).lower()
-    if name not in SIZES:
-        raise InputError(f"{base}: choose {', '.join(NEW_MODEL_PREFIX + size for size in SIZES)}")
-    return SIZES[name]
+    if name not in MODEL_SIZES:
+        raise InputError(
+            f"{base}: choose {', '.join(NEW_MODEL_PREFIX + size for size in MODEL_SIZES)}"
+        )
+    return MODEL_SIZES[name]
 
 
 def _new(base: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> Any:

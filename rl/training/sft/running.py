@@ -93,7 +93,7 @@ def train(options: SftOptions, say: Say, command: str = "rl sft") -> FineTuningR
     rows = _encoded(options, corpus, tokenizer, say)
     silence_libraries()
     config = sft_config(preset, options.settings, **_fixed(options, preset))
-    with _readable_trouble(options):
+    with _readable_trouble():
         base = load_base(
             options.base, tokenizer, preset, options.device, options.seed, options.adapter
         )
@@ -295,7 +295,7 @@ def _series(log: list[dict[str, Any]], name: str) -> tuple[tuple[int, float], ..
 
 
 @contextmanager
-def _readable_trouble(options: SftOptions) -> Iterator[None]:
+def _readable_trouble() -> Iterator[None]:
     import torch
 
     try:

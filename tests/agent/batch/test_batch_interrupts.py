@@ -20,7 +20,7 @@ from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 from kernelwright.policies.small.small_policy import SmallPolicy
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.tools.evaluation.pipeline import Options
 from tests.agent.batch.test_batch_kills import Reading
 
@@ -225,4 +225,4 @@ def test_the_answer_of_a_model_in_this_process_is_not_waited_for(store):
     assert policy.steps == 3
     assert rows(store) == {("interrupted", False, "")}
     [turn] = [turn for row in store.trajectories() for turn in store.turns(row.id)]
-    assert turn.state is State.DRAFTING
+    assert turn.state is CandidateState.DRAFTING

@@ -19,7 +19,7 @@ from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.report import Report
@@ -108,7 +108,7 @@ def killed_in_the_middle(path, answers, draws, turns):
 def finished(path):
     """By problem, sample and turn: the id of the verdict in force, as it was first written."""
     with Store.open(path, readonly=True) as store:
-        entries = store.candidates(CandidateFilter(state=State.JUDGED), limit=None)
+        entries = store.candidates(CandidateFilter(state=CandidateState.JUDGED), limit=None)
         return {
             (e.trajectory.problem, e.trajectory.sample, e.candidate.turn): e.candidate.verdict_id
             for e in entries

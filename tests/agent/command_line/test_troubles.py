@@ -26,7 +26,7 @@ from kernelwright.agent.cli import main
 from kernelwright.agent.runtime.errors import Exit
 from kernelwright.store.connection.errors import StoreError, StoreTrouble
 from kernelwright.store.database import Store
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from tests.policies.loopback import loopback, reply
 
 ROOT = Path(__file__).parents[3]
@@ -211,7 +211,7 @@ def test_a_locked_database_is_waited_for_then_said_so(solve, script, monkeypatch
 def test_a_lock_in_mid_run_stops_it_where_it_is_and_it_goes_on_there(begin, store, evaluator, tmp_path, unfinished,
     right):  # fmt: skip
     """What was answered but could not be judged in the database is judged later, and not asked for again."""
-    from kernelwright.agent.loop.attempts import Attempt
+    from kernelwright.agent.loop.attempts import JudgedAttempt
 
     answers = [unfinished(1), right]
     run = begin(answers)
@@ -228,8 +228,8 @@ def test_a_lock_in_mid_run_stops_it_where_it_is_and_it_goes_on_there(begin, stor
     again = begin(answers)
     assert again.trajectory_id == run.trajectory_id
     assert again.run() == "target_reached"
-    assert [turn.state for turn in store.turns(again.trajectory_id)] == [State.JUDGED] * 2
-    assert isinstance(again.best, Attempt)
+    assert [turn.state for turn in store.turns(again.trajectory_id)] == [CandidateState.JUDGED] * 2
+    assert isinstance(again.best, JudgedAttempt)
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on_when_there_is_ro
     asked = ("--policy", "scripted:long.json", "--turns", "24", "--db", str(small_disk / "runs.db"))
     refused(solve(*asked), Exit.INFRASTRUCTURE, "free some space, then run the same command again")
     with Store.open(small_disk / "runs.db", readonly=True) as store:
-        finished = [turn for turn in store.turns(1) if turn.state is State.JUDGED]
+        finished = [turn for turn in store.turns(1) if turn.state is CandidateState.JUDGED]
     assert 1 < len(finished) < 24
     ballast.unlink()
     status, solved, _ = solve(*asked)

@@ -9,8 +9,8 @@ from kernelwright.agent.contracts.contract import (
     ItemsContract,
     Mode,
     OpenContract,
-    Relation,
     SizeContract,
+    SizeRelation,
     TensorContract,
     Weight,
 )
@@ -89,7 +89,7 @@ def test_sizes_outside_of_the_judged_ones_do_not_hold():
         inputs=(x,),
         run_sizes={"rows": (1, 2, 3), "width": (8,), "depth": (2,)},
         own_sizes={"rows": 4, "width": 16, "depth": 2},
-        relations=(Relation(text="width == 2 * rows"), Relation(text="depth % 2 == 0")),
+        relations=(SizeRelation(text="width == 2 * rows"), SizeRelation(text="depth % 2 == 0")),
     )
     holds = eval(f"lambda sizes: {sizes_condition(contract)}")
     assert holds({"rows": 8, "width": 16})

@@ -1,6 +1,6 @@
 """Who wrote a candidate's text, in words."""
 
-from kernelwright.agent.loop.attempts import Attempt, author_in_words
+from kernelwright.agent.loop.attempts import JudgedAttempt, author_in_words
 from kernelwright.policies.authors import author_of
 from kernelwright.policies.base import (
     Completion,
@@ -36,7 +36,7 @@ def test_a_draft_names_the_compiler_the_transformation_or_the_file():
 def test_a_policy_is_named_and_a_tuned_text_keeps_its_author():
     usage = Usage(prompt_tokens=1, completion_tokens=1)
     sampled = Completion(text="", finish=FinishReason.STOP, usage=usage, policy="embedded")
-    parent = Attempt(
+    parent = JudgedAttempt(
         candidate_id=1, turn=0, action=Action.DRAFT, parent_id=None, author=author_of(sampled)
     )
     assert author_in_words(sampled, Action.REPAIR, parent) == "policy embedded"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.agent.loop.machine import State
+from kernelwright.agent.loop.machine import RunState
 from kernelwright.agent.loop.stopping import Budgets, Goal, StopReason
 from kernelwright.policies.base import (
     Completion,
@@ -14,7 +14,7 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.models import Action
-from kernelwright.store.models import State as Row
+from kernelwright.store.models import CandidateState as Row
 from kernelwright.tools.report import Fault, InfrastructureError, Rung
 
 
@@ -37,8 +37,8 @@ def test_a_kernel_that_does_not_compile_then_is_wrong_then_is_right(
     assert [a.action for a in run.attempts] == [Action.DRAFT, Action.REPAIR, Action.REPAIR]
     walked = [state for k, state in enumerate(states) if k == 0 or state is not states[k - 1]]
     assert walked == [
-        State.DRAFT, State.COMPILE, State.REPAIR, State.COMPILE, State.CORRECTNESS, State.REPAIR, State.COMPILE,
-        State.CORRECTNESS, State.DONE,
+        RunState.DRAFT, RunState.COMPILE, RunState.REPAIR, RunState.COMPILE, RunState.CORRECTNESS, RunState.REPAIR,
+        RunState.COMPILE, RunState.CORRECTNESS, RunState.DONE,
     ]  # fmt: skip
     turns = store.turns(run.trajectory_id)
     assert [turn.parent_id for turn in turns] == [
@@ -206,7 +206,7 @@ def test_an_answer_without_a_verdict_is_judged_and_not_asked_for_again(
         patch.setattr(evaluator, "evaluate", lost)
         assert begin([right]).run() is StopReason.INFRASTRUCTURE
     again = begin([])
-    assert again.state is State.COMPILE
+    assert again.state is RunState.COMPILE
     assert again.run() is StopReason.TARGET, "with a policy that has nothing to say"
     assert [turn.state for turn in store.turns(again.trajectory_id)] == [Row.JUDGED]
 
@@ -219,9 +219,9 @@ def test_a_run_stopped_after_every_step_ends_as_one_that_was_not(
     whole.run()
     ids = set()
     run = begin(answers)
-    while run.state is not State.DONE:
+    while run.state is not RunState.DONE:
         run.step()
-        if run.state is State.DONE:
+        if run.state is RunState.DONE:
             break
         ids.add(run.trajectory_id)
         run = begin(answers)

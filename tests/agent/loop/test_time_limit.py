@@ -15,7 +15,7 @@ from kernelwright.policies.deadlines import DeadlineReached
 from kernelwright.policies.openai.openai_policy import OpenAIPolicy
 from kernelwright.policies.retrying import RetryingPolicy
 from kernelwright.policies.scripted import Script, ScriptedPolicy, ScriptPart
-from kernelwright.store.models import State
+from kernelwright.store.models import CandidateState
 from kernelwright.tools.options import Options
 from kernelwright.tools.report import Failure, Fault, InfrastructureError, Report
 from tests.agent.conftest import fenced
@@ -82,14 +82,14 @@ def test_a_run_whose_policy_does_not_answer_ends_at_its_limit_and_goes_on(store,
 
 @pytest.mark.slow
 def test_a_verdict_that_does_not_end_is_cut_and_the_answer_stays(store, begin, right, monkeypatch):
-    monkeypatch.setattr(time_limit, "GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(time_limit, "TIME_LIMIT_GRACE_SECONDS", 1.0)
     hangs = right.replace("\n```\n", "\nwhile True:\n    pass\n```\n")
     budgets = Budgets(minutes=8.0 / 60)
     run = begin([hangs, right], budgets=budgets)
     assert run.run() is StopReason.WALL
     assert run.attempts == []
     [turn] = store.turns(run.trajectory_id)
-    assert turn.state is State.DRAFTED
+    assert turn.state is CandidateState.DRAFTED
     again = begin([hangs, right], budgets=budgets)
     assert again.trajectory_id == run.trajectory_id
     assert again.current is not None
@@ -100,7 +100,7 @@ REPORT = Report(problem="p", problem_hash="h", candidate_hash="c", correct=True)
 
 
 def test_steps_after_the_grace_end_a_verdict_and_a_fault_of_haste_is_none():
-    over = time.monotonic() - time_limit.GRACE_SECONDS
+    over = time.monotonic() - time_limit.TIME_LIMIT_GRACE_SECONDS
     with pytest.raises(TimeLimitReached):
         judged_until(over, Options(), lambda _, say: (say("tracing"), REPORT)[1], lambda _: None)
     late = REPORT.with_(correct=False, failure=Failure(fault=Fault.TIMEOUT, message="no answer"))
@@ -111,7 +111,7 @@ def test_steps_after_the_grace_end_a_verdict_and_a_fault_of_haste_is_none():
 
 def test_a_verdict_in_time_has_no_more_seconds_than_the_run():
     options = judged_limits(time.monotonic() + 10.0)
-    assert 10.0 < options.compile_seconds <= 10.0 + time_limit.GRACE_SECONDS
+    assert 10.0 < options.compile_seconds <= 10.0 + time_limit.TIME_LIMIT_GRACE_SECONDS
     assert options.seconds == options.lease_seconds == options.compile_seconds
     assert judged_limits(time.monotonic() + 3600.0) == Options()
 

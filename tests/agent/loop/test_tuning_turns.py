@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.attempts import JudgedAttempt
 from kernelwright.agent.loop.feedback import write_feedback
 from kernelwright.agent.loop.search import NextTurn, SearchKind
 from kernelwright.agent.loop.settings import Settings
@@ -56,7 +56,7 @@ def report_of(speedup, compiled=None, share=0.3):
 def attempt(turn, action=Action.DRAFT, speedup=1.0, parent=None, **more):
     usage = Usage(prompt_tokens=1, completion_tokens=1, dollars=0.0)
     report = report_of(speedup) if speedup else None
-    return Attempt(
+    return JudgedAttempt(
         candidate_id=turn + 10, turn=turn, action=action, parent_id=parent, source="x = 1", usage=usage, report=report,
         hash=str(turn), **more,
     )  # fmt: skip

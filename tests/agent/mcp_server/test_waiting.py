@@ -97,7 +97,7 @@ def test_a_client_is_told_the_step_while_it_waits(judging, monkeypatch):
 
 @pytest.mark.slow
 def test_a_cancelled_verdict_that_hangs_lets_the_next_one_be_made(judging, monkeypatch):
-    monkeypatch.setattr(judging_module, "CANCEL_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(judging_module, "CALL_CANCEL_GRACE_SECONDS", 0.5)
 
     async def cancel(client: Client) -> tuple[dict[str, Any], dict[str, Any], int]:
         before = judging.budget.remaining().verdicts

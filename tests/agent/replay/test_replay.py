@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.loop.machine import State
+from kernelwright.agent.loop.machine import RunState
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
@@ -55,7 +55,7 @@ def test_a_replay_shows_the_states_verdicts_and_best_that_the_live_view_had(
     [replayed] = replay_all(ReplayRequest(id="last"), path, lambda doing: None).trajectories
     walked = [state for turn in replayed.turns for state in turn.states]
     lived = [state for k, (state,
-        _) in enumerate(seen) if state is not State.DONE and (k == 0 or state is not seen[k - 1][0])]  # fmt: skip
+        _) in enumerate(seen) if state is not RunState.DONE and (k == 0 or state is not seen[k - 1][0])]  # fmt: skip
     assert [s for k, s in enumerate(walked) if k == 0 or s is not walked[k - 1]] == lived
     assert [turn.candidate_id for turn in replayed.turns] == [a.candidate_id for a in run.attempts]
     assert [turn.fault for turn in replayed.turns] == [

@@ -131,7 +131,7 @@ class Events(CurrentStep):
 
 def test_what_happens_after_the_last_poll_is_printed_too(monkeypatch, capsys):
     monkeypatch.setattr(rendering, "FIRST_LINE_SECONDS", 0.0)
-    monkeypatch.setattr(rendering, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 3600.0)
     activity = Events()
     with rendering.show(activity):
         activity.events.append("step 8/8: loss 0.25")

@@ -15,7 +15,7 @@ import pytest
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.reporting.files import run_page, trajectory_page
 from kernelwright.agent.reporting.run_report import report_run
-from kernelwright.agent.reporting.texts import CSV_COLUMNS, csv_text, write_markdown
+from kernelwright.agent.reporting.texts import REPORT_COLUMNS, csv_text, write_markdown
 from kernelwright.agent.reporting.trajectory_report import diff_lines, report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
@@ -228,7 +228,7 @@ def test_a_trajectory_without_speeds_says_why_it_has_no_plot(store):
 def test_markdown_csv_and_json_say_the_same(fast):
     report = report_run(fast, "fast")
     rows = list(csv.DictReader(io.StringIO(csv_text(report))))
-    assert tuple(rows[0]) == CSV_COLUMNS
+    assert tuple(rows[0]) == REPORT_COLUMNS
     assert [(row["problem"], row["best_speedup"]) for row in rows[:3]] == [
         ("fused_silu", "3.0"),
         ("vector_add", "0.5"),

@@ -13,7 +13,6 @@ from kernelwright.tools.manifests.manifest import (
     Passing,
     load_manifest,
     read_manifests,
-    save_manifest,
     write_manifests,
 )
 from kernelwright.tools.manifests.measuring import measure_manifest
@@ -143,7 +142,7 @@ def test_a_manifest_is_kept_by_the_problems_hash(tmp_path):
     problem = _problem("return x * 3")
     m = measure_manifest(problem)
     assert load_manifest(problem, tmp_path) is None
-    save_manifest(m, tmp_path)
+    (tmp_path / f"manifest_{m.hash}.json").write_text(m.model_dump_json())
     assert load_manifest(problem, tmp_path) == m
     assert load_manifest(_problem("return x * 4"), tmp_path) is None
 

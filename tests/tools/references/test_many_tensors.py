@@ -16,8 +16,8 @@ import torch
 from kernelwright.tools.evaluation.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.shared_tensors import (
-    MARGIN_BYTES,
     MAX_BLOCKS_KEPT_ON_CPU,
+    SHARED_MARGIN_BYTES,
     Buffers,
 )
 from kernelwright.tools.report import InfrastructureError
@@ -170,7 +170,7 @@ def test_tensors_together_share_one_descriptor_and_have_margins_of_their_own():
     first.tensor.fill_(1.0)
     last.tensor.fill_(2)
     assert all(shared.margins_hold(0xFF) for shared in (first, empty, last))
-    assert last.spec["start"] - first.spec["start"] - first.nbytes >= 4 * MARGIN_BYTES
+    assert last.spec["start"] - first.spec["start"] - first.nbytes >= 4 * SHARED_MARGIN_BYTES
     first.memory[-1] = 0
     assert [shared.margins_hold(0xFF) for shared in (first, empty, last)] == [False, True, True]
     assert buffers.together([]) == []

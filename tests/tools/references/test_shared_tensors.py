@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright.tools.references.shared_tensors import MARGIN_BYTES, Buffers
+from kernelwright.tools.references.shared_tensors import SHARED_MARGIN_BYTES, Buffers
 
 
 @pytest.mark.parametrize("numbers", [1, 3, 8, 1001])
@@ -17,7 +17,7 @@ def test_one_byte_anywhere_in_a_margin_is_seen(numbers):
     for place in (
         0,
         7,
-        MARGIN_BYTES - 1,
+        SHARED_MARGIN_BYTES - 1,
         end,
         end + 1,
         end + 7,

@@ -7,12 +7,12 @@ import pytest
 from kernelwright.tools.sandbox import ProcessKind, Zygote
 from kernelwright.tools.sandbox.isolation.seccomp_filter import (
     MEMORY_FILES,
-    REFUSED,
+    REFUSED_CALLS,
     SOCKETS,
     build_program,
 )
 
-TABLE = REFUSED | MEMORY_FILES | SOCKETS
+TABLE = REFUSED_CALLS | MEMORY_FILES | SOCKETS
 PROBE = "kernelwright.tools.sandbox.inside.probe:serve"
 X86 = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="these entries exist on x86-64 only"

@@ -7,7 +7,7 @@ import pytest
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.sizing.interpreted_costs import (
-    MAX_PROGRAMS,
+    MAX_INTERPRETED_PROGRAMS,
     CallWork,
     MeasuredCalls,
     choose_long_sizes,
@@ -36,7 +36,7 @@ def test_they_are_the_longest_in_each_dimension_and_far_beyond_the_base():
 
 
 def test_under_an_interpreter_a_call_has_few_programs_and_a_configuration_counts_once():
-    launch = Launch(kernel="k", grid=(MAX_PROGRAMS, 1, 1))
+    launch = Launch(kernel="k", grid=(MAX_INTERPRETED_PROGRAMS, 1, 1))
     few, many = Trace(first=(launch,)), Trace(first=(launch, launch))
     tuned = Trace(first=(Choice(name="k", alternatives=((launch,), (launch,)), labels=("a", "b")),))
     assert [

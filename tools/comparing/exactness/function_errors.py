@@ -23,7 +23,7 @@ MAX_HELD_INPUT = 64.0
 """Largest input for which a small output is asked; e^-64 is 2^-92."""
 LEAST_OF_A_TAIL = 2.0**-50
 """Outputs of larger inputs that are smaller than this are a tail."""
-HINT = "Elements are wrong relative to their own size, where an input has {sign}exponent {low} to {high}."
+RELATIVE_HINT = "Elements are wrong relative to their own size, where an input has {sign}exponent {low} to {high}."
 
 
 def wrong_function_values(
@@ -83,5 +83,7 @@ def exponents_of(wrong: torch.Tensor, inputs: Sequence[object]) -> str:
             numbers = value[wrong].float()
             exponents = torch.frexp(numbers).exponent - 1
             sign = "a negative sign and " if bool((numbers < 0).all()) else ""
-            return HINT.format(sign=sign, low=int(exponents.min()), high=int(exponents.max()))
+            return RELATIVE_HINT.format(
+                sign=sign, low=int(exponents.min()), high=int(exponents.max())
+            )
     return "Elements are wrong relative to their own size."

@@ -6,8 +6,8 @@ storage of their operands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +16,12 @@ from kernelwright.tools.comparing.exactness.arithmetic_kinds import ArithmeticKi
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.operators.operators import HOST_READS, only_moves_data
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 
 _SELECTING = """
     abs amax amin aminmax ceil clamp clamp_max clamp_min clip copysign cummax cummin floor fmax fmin frac hardshrink
@@ -68,13 +74,15 @@ class KindTracker(TorchDispatchMode):
         """The run computes in float64 or narrows a rounded number: there the float64 reference
         rounds like eager, so their agreement shows nothing."""
 
-    def kind_of(self, value: Any) -> ArithmeticKind:
+    def kind_of(self, value: object) -> ArithmeticKind:
         """Returns the kind of a tensor from the run; ROUNDED if its origin was not observed."""
         if not _storage(value):
             return self._least
         return max(self._least, self._kinds.get(_storage(value), ArithmeticKind.ROUNDED))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
+    ) -> Any:
         named = kwargs or {}
         operands = [t for t in tensors_of([*args, *named.values()]) if _storage(t)]
         self.hides_rounding |= any(t.dtype in WIDEST_TYPES for t in operands)
@@ -103,7 +111,7 @@ class KindTracker(TorchDispatchMode):
         return output
 
 
-def _narrows(func: Any, operands: list[torch.Tensor], result: torch.Tensor) -> bool:
+def _narrows(func: OpOverload, operands: list[torch.Tensor], result: torch.Tensor) -> bool:
     """Returns True if a conversion yields floats of fewer bytes."""
     is_conversion = (
         func.overloadpacket.__name__ in CONVERTING_OPERATORS and result.is_floating_point()
@@ -114,7 +122,11 @@ def _narrows(func: Any, operands: list[torch.Tensor], result: torch.Tensor) -> b
 
 
 def _kind_of_result(
-    func: Any, args: Any, named: Any, result: torch.Tensor, kind: ArithmeticKind
+    func: OpOverload,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    result: torch.Tensor,
+    kind: ArithmeticKind,
 ) -> ArithmeticKind:
     if not (result.is_floating_point() or result.is_complex()):
         return ArithmeticKind.STEPPED if kind > ArithmeticKind.EXACT else kind
@@ -135,7 +147,7 @@ def _kind_of_result(
     return max(kind, ArithmeticKind.ROUNDED) if may_round(func, args) else kind
 
 
-def may_round(func: Any, args: Any) -> bool:
+def may_round(func: OpOverload, args: Sequence[Any]) -> bool:
     """Returns whether two correct ways to work out a floating result of an operator may differ."""
     name = func.overloadpacket.__name__.removesuffix("_")
     if func.is_view or only_moves_data(func):
@@ -145,7 +157,7 @@ def may_round(func: Any, args: Any) -> bool:
     return name not in EXACT_OPERATORS or "reduce" in func._overloadname
 
 
-def _storage(value: Any) -> int:
+def _storage(value: object) -> int:
     """Returns the address of a tensor's memory; 0 for other values."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return 0

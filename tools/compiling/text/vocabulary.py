@@ -40,11 +40,11 @@ LIBDEVICE = frozenset(name for name in MODULES if name.endswith(".libdevice"))
 """Their functions are stubs, which the backend replaces."""
 TOP_LEVEL = frozenset({"cdiv", "language", "next_power_of_2"})
 """Names which a kernel may use of the package `triton` itself."""
-HELPERS = frozenset({"get_int_dtype"})
+LANGUAGE_HELPERS = frozenset({"get_int_dtype"})
 """Functions of triton.language.core which are no builtins, and which kernels of libraries call:
 they compute with types and integers.
 """
-CLASSES = frozenset({
+LANGUAGE_CLASSES = frozenset({
     "PropagateNan", "block_type", "condition", "const", "constexpr", "constexpr_type", "dtype", "pointer_type", "range",
     "slice", "static_range", "tensor",
     "tensor_descriptor", "tensor_descriptor_base", "tensor_descriptor_type", "tuple", "tuple_type",
@@ -154,7 +154,7 @@ def _nameable(value: object, name: str, owner: str) -> bool:
     if owner == "math":
         return isinstance(value, types.BuiltinFunctionType | float)
     if isinstance(value, type):
-        return name in CLASSES and getattr(tl.core, name, getattr(tl, name, None)) is value
+        return name in LANGUAGE_CLASSES and getattr(tl.core, name, getattr(tl, name, None)) is value
     if isinstance(value, tl.dtype | tl.constexpr | int | float):
         return True
     device_function = getattr(jit, "JITCallable", jit.JITFunction)
@@ -170,7 +170,10 @@ def _nameable(value: object, name: str, owner: str) -> bool:
         return False  # of what is private, libraries name the device functions
     if isinstance(value, types.FunctionType):
         return (
-            owner in LIBDEVICE or owner == "triton" or name in HELPERS or tl.core.is_builtin(value)
+            owner in LIBDEVICE
+            or owner == "triton"
+            or name in LANGUAGE_HELPERS
+            or tl.core.is_builtin(value)
         )
     return False
 

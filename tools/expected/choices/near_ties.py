@@ -12,12 +12,13 @@ both accepted, 0 is not.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.numerics.seeds import is_order_open
 from kernelwright.tools.numerics.tolerance import Tensor, allowance
+from kernelwright.torch_calls import Args, Kwargs, Types
 
 CHOOSING_OPERATORS = frozenset(
     {"argmin", "argmax", "min", "max", "topk", "cummax", "cummin", "sort", "argsort"}
@@ -84,7 +85,7 @@ class IndexRecorder:
 
         class Noting(TorchFunctionMode):
             def __torch_function__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+                self, func: Callable[..., Any], types: Types, args: Args = (), kwargs: Kwargs = None
             ) -> Any:
                 out = func(*args, **(kwargs or {}))
                 calls.extend(index_calls(func, out, args, kwargs or {}, operators))
@@ -94,7 +95,11 @@ class IndexRecorder:
 
 
 def index_calls(
-    func: Any, out: Any, args: Any, named: dict[str, Any], operators: Collection[str]
+    func: Callable[..., Any],
+    out: Any,
+    args: Sequence[Any],
+    named: dict[str, Any],
+    operators: Collection[str],
 ) -> list[IndexCall]:
     """Returns the call of a function in `operators`, if it returned indices of floating values;
     else an empty list."""
@@ -228,7 +233,7 @@ def naming_equals(last: bool) -> Any:
         seen = 0
 
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: Callable[..., Any], types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             named = kwargs or {}
             out = func(*args, **named)

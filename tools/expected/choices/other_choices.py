@@ -14,7 +14,7 @@ is correct, with [1] and table[0] wrong.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, Prepar
 from kernelwright.tools.numerics.tolerance import Tensor, allowance
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
+from kernelwright.torch_calls import Args, Kwargs, Types
 
 CHOOSING_FUNCTIONS = ("topk", "sort", "argsort", "max", "min", "argmax", "argmin")
 """Functions of torch that choose among the values of a slice."""
@@ -55,9 +56,9 @@ class ChoiceMode:
 
         outer, number = self, [0]
 
-        class Mode(TorchFunctionMode):
+        class OtherChoices(TorchFunctionMode):
             def __torch_function__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+                self, func: Callable[..., Any], types: Types, args: Args = (), kwargs: Kwargs = None
             ) -> Any:
                 named = kwargs or {}
                 out = func(*args, **named)
@@ -67,10 +68,15 @@ class ChoiceMode:
                 number[0] += chosen is not None
                 return out if chosen is None else chosen
 
-        return Mode()
+        return OtherChoices()
 
     def _choice(
-        self, func: Any, out: Any, args: Any, named: dict[str, Any], number: int | None
+        self,
+        func: Callable[..., Any],
+        out: Any,
+        args: Sequence[Any],
+        named: dict[str, Any],
+        number: int | None,
     ) -> Any:
         """Returns the result with prescribed indices; None if it has none, or if they range over
         all elements."""
@@ -91,7 +97,9 @@ class ChoiceMode:
         values = call.values.gather(call.dim, indices if keeps_dim else indices.unsqueeze(call.dim))
         return type(out)((values if keeps_dim else values.squeeze(call.dim), indices))
 
-    def _indices(self, func: Any, call: IndexCall, args: Any, named: dict[str, Any]) -> Tensor:
+    def _indices(
+        self, func: Callable[..., Any], call: IndexCall, args: Sequence[Any], named: dict[str, Any]
+    ) -> Tensor:
         import torch
 
         call_index = len(self.chosen_indices)
@@ -114,7 +122,7 @@ class ChoiceMode:
         return call.values.shape[call.dim] - 1 - order if self._kind == "last" else order
 
 
-def _is_descending(func: Any, args: Any, named: dict[str, Any]) -> bool:
+def _is_descending(func: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> bool:
     """Returns True if `topk` or a sort yields the largest value first."""
     position, name, default = (
         (3, "largest", True) if func.__name__ == "topk" else (2, "descending", False)

@@ -8,7 +8,7 @@ minus infinities.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,6 +18,12 @@ from kernelwright.tools.expected.prepared_problem import ExpectedOutputs, Prepar
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.problem import ProblemError
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 
 _ABSORBING = """
     exp exp2 log log2 log10 logsumexp logaddexp logaddexp2 logcumsumexp _logcumsumexp _softmax _log_softmax sigmoid
@@ -35,7 +41,9 @@ class _InfinitiesMet(TorchDispatchMode):
         super().__init__()
         self.in_arithmetic = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
+    ) -> Any:
         name = func.overloadpacket.__name__
         is_open = (
             may_round(func, args)

@@ -19,6 +19,9 @@ from kernelwright.tools.problem import ProblemError
 
 if TYPE_CHECKING:
     import torch
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
 
 FILLERS = (3, 5)
 """Integers that replace the result of such a cast, one per run."""
@@ -125,7 +128,7 @@ def where_other_roundings_fail(
     return failing
 
 
-def _nan_where_float(other: Any, eager: Any) -> torch.Tensor | None:
+def _nan_where_float(other: Any, eager: torch.Tensor) -> torch.Tensor | None:
     import torch
 
     if (
@@ -162,7 +165,7 @@ def casts_without_result(filler: int) -> Any:
         seen = 0
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             converted = func(*args, **(kwargs or {}))
             name = func.overloadpacket.__name__

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -34,6 +34,12 @@ from kernelwright.tools.nested import tensors_of_model
 from kernelwright.tools.numerics.tolerance import FP32_EPS
 from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.references.models.float64 import inputs_in_float64, model_in_float64
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 
 UNIT_ROUNDOFF = FP32_EPS / 2
 """The largest relative error of rounding to nearest in float32."""
@@ -80,7 +86,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     return {func: form for func, form in table.items() if _may_be_taken_apart(func)}
 
 
-def _may_be_taken_apart(func: Any) -> bool:
+def _may_be_taken_apart(func: OpOverload) -> bool:
     if (
         not isinstance(func, torch._ops.OpOverload)
         or torch.Tag.nondeterministic_seeded in func.tags
@@ -90,7 +96,7 @@ def _may_be_taken_apart(func: Any) -> bool:
     return not writes_in_place and may_round(func, ())
 
 
-def _name_of(func: Any) -> str:
+def _name_of(func: OpOverload) -> str:
     return str(func.overloadpacket.__name__) if isinstance(func, torch._ops.OpOverload) else ""
 
 
@@ -106,7 +112,9 @@ class RandomRounding(TorchDispatchMode):
         self._in_usual_forms = in_usual_forms
         self._generators: dict[torch.device, torch.Generator] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
+    ) -> Any:
         named = kwargs or {}
         form = finite_form(func, args, named) if self._in_usual_forms else None
         form = form or _decompositions().get(func)
@@ -131,7 +139,7 @@ class RandomRounding(TorchDispatchMode):
         del moved, named  # they are as large as the operands
         return result if written else _within_range(result)
 
-    def _moved(self, value: Any, operand_numbers: Iterator[int]) -> Any:
+    def _moved(self, value: object, operand_numbers: Iterator[int]) -> Any:
         """Returns the tensors of an argument with noise. operand_numbers: numbers the operands."""
         if isinstance(value, list | tuple):
             return type(value)(self._moved(part, operand_numbers) for part in value)
@@ -143,7 +151,7 @@ class RandomRounding(TorchDispatchMode):
             return value
         return self._factors(value, next(operand_numbers)) * value
 
-    def _moved_where_it_lies(self, value: Any, operand_numbers: Iterator[int]) -> Any:
+    def _moved_where_it_lies(self, value: object, operand_numbers: Iterator[int]) -> Any:
         """Returns an argument that an operator reads and writes (`m.mul_(0.9)`), modified by noise
         in place."""
         moved = self._moved(value, operand_numbers)
@@ -164,7 +172,7 @@ class RandomRounding(TorchDispatchMode):
         return noise.mul_(2 * UNIT_ROUNDOFF).add_(1 - UNIT_ROUNDOFF)
 
 
-def _computes(func: Any, args: Any) -> bool:
+def _computes(func: OpOverload, args: Sequence[Any]) -> bool:
     """Returns True if an operator computes floating numbers from its operands."""
     is_conversion = _name_of(func) in CONVERTING_OPERATORS
     is_drawn = torch.Tag.nondeterministic_seeded in func.tags
@@ -174,7 +182,7 @@ def _computes(func: Any, args: Any) -> bool:
 
 
 @functools.cache
-def _written_arguments(func: Any) -> frozenset[int | str]:
+def _written_arguments(func: OpOverload) -> frozenset[int | str]:
     """Returns the positions and names of the arguments that an operator writes."""
     arguments = enumerate(func._schema.arguments)
     written = [
@@ -185,7 +193,7 @@ def _written_arguments(func: Any) -> frozenset[int | str]:
     return frozenset(key for pair in written for key in pair)
 
 
-def _within_range(result: Any) -> Any:
+def _within_range(result: object) -> Any:
     """Returns float64 results with those beyond float32's range made infinite."""
     if isinstance(result, list | tuple):
         return type(result)(_within_range(part) for part in result)

@@ -23,7 +23,7 @@ from kernelwright.tools.report import Check, Fault
 if TYPE_CHECKING:
     import torch
 
-HINT = "The output is -0.0 where the reference has 0.0: one over it has the other sign."
+ZERO_SIGN_HINT = "The output is -0.0 where the reference has 0.0: one over it has the other sign."
 
 
 def measure_turned_zeros(
@@ -36,7 +36,9 @@ def measure_turned_zeros(
         return None
     failed = ComparedOutput(check=Check(draw=name, passed=False, max_error=0.0), headroom=math.inf)
     eager = expected.eager[number]
-    return with_mismatch(failed, turned, candidate, eager, number, HINT).with_(fault=Fault.MISMATCH)
+    return with_mismatch(failed, turned, candidate, eager, number, ZERO_SIGN_HINT).with_(
+        fault=Fault.MISMATCH
+    )
 
 
 def _turned(
@@ -69,7 +71,7 @@ def _stay_zero_of_infinities(
     their shape."""
     import torch
 
-    def infinite(value: Any) -> Any:
+    def infinite(value: object) -> Any:
         is_own = (
             isinstance(value, torch.Tensor)
             and value.is_floating_point()

@@ -7,8 +7,14 @@ may yield NaN. The reference is run in these forms to measure their errors and f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
 
 
 @functools.cache
@@ -35,14 +41,18 @@ def _finite_forms() -> dict[str, Callable[..., Any]]:
     return {"tanh": _finite_tanh, "mish": lambda x: x * _finite_tanh(_softplus(x))}
 
 
-def finite_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+def finite_form(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[..., Any] | None:
     """Returns the usual form of an operator, or one that is finite for every number; None without
     one."""
     form = _finite_forms().get(func.overloadpacket.__name__)
     return form if form is not None and not kwargs else usual_form(func, args, kwargs)
 
 
-def usual_form(func: Any, args: Any, kwargs: Any) -> Callable[..., Any] | None:
+def usual_form(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[..., Any] | None:
     """Returns the usual form of an operator for these arguments; None without one."""
     form = forms_by_name().get(func.overloadpacket.__name__)
     return None if form is None or kwargs or not args[0].is_floating_point() else form
@@ -60,7 +70,7 @@ def usual_forms() -> Any:
         seen = 0
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: OpOverload, types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             form = usual_form(func, args, kwargs)
             if form is None:
@@ -71,19 +81,19 @@ def usual_forms() -> Any:
     return Usual()
 
 
-def _finite_tanh(x: Any) -> Any:
+def _finite_tanh(x: torch.Tensor) -> Any:
     import torch
 
     return 1 - 2 / (torch.exp(2 * x) + 1)
 
 
-def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def _softplus(x: torch.Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
     import torch
 
     return torch.where(x * beta > threshold, x, torch.log(1 + torch.exp(x * beta)) / beta)
 
 
-def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+def _elu(x: torch.Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     import torch
 
     return torch.where(x > 0, x * scale, (torch.exp(x * input_scale) - 1) * alpha * scale)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.comparing.comparison import is_right
+from kernelwright.tools.comparing.wrong_elements import POISON_BYTES
 from kernelwright.tools.expected.prepared_problem import (
     ExpectedOutputs,
     PreparedProblem,
     float64_outputs,
     run_on,
 )
-from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.size_checks import SizeChecks
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.reference_trials.contract_sizes import GUARD_FAULTS
 from kernelwright.tools.references.input_distributions import Draw
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from kernelwright.tools.sizing.at_size import AtSize
     from kernelwright.tools.tracing.client import TracedCandidate
 
-HINT = "use .contiguous() or .stride() in forward, or raise ValueError"
+LAYOUT_HINT = "use .contiguous() or .stride() in forward, or raise ValueError"
 RESOURCE_FAULTS = (Fault.RESOURCES, Fault.COMPILE)
 UNDECIDED_FAULTS = (Fault.TIMEOUT, Fault.MEMORY, Fault.UNTRACEABLE, Fault.UNCHECKED, Fault.UNJUDGED)
 """Faults that do not show whether an answer would be wrong."""
-MAX_MESSAGE_CHARACTERS = 200
+MAX_LAYOUT_MESSAGE_CHARACTERS = 200
 
 
 class LayoutChecks:
@@ -68,7 +69,7 @@ class LayoutChecks:
             return self._called(size, prepared, own, layout_check)
         except ProblemError as error:
             return layout_check.with_(
-                outcome=SizeOutcome.UNUSED, message=clean_text(error, MAX_MESSAGE_CHARACTERS)
+                outcome=SizeOutcome.UNUSED, message=clean_text(error, MAX_LAYOUT_MESSAGE_CHARACTERS)
             )
 
     def _called(
@@ -141,10 +142,8 @@ def failure_of_layouts(size: AtSize, check: LayoutCheck) -> Failure:
         mismatch = check.mismatch
     else:
         subject = "it is" if len(check.layouts) == 1 else "they are"
-        message = (
-            f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {HINT}"
-        )
-        hint = f"It ignores strides: {HINT}."
+        message = f"ignores strides: wrong where {check.where}, right where {subject} contiguous: {LAYOUT_HINT}"
+        hint = f"It ignores strides: {LAYOUT_HINT}."
         mismatch = check.mismatch and check.mismatch.with_(hint=hint, pattern=None)
     return Failure(fault=Fault.LAYOUT, message=clean_text(message, 700), mismatch=mismatch)
 
@@ -227,7 +226,7 @@ def _with_failure(check: LayoutCheck, failure: Failure) -> LayoutCheck:
     """Returns the check with the outcome that a failure stands for."""
     outcome = _outcome(failure)
     mismatch = failure.mismatch if outcome is SizeOutcome.WRONG else None
-    message = clean_text(failure.message, MAX_MESSAGE_CHARACTERS)
+    message = clean_text(failure.message, MAX_LAYOUT_MESSAGE_CHARACTERS)
     if mismatch is not None:  # its hint looks for the cause in the kernel's arithmetic
         message = f"{mismatch.wrong} of {mismatch.total} elements wrong"
     changed: LayoutCheck = check.with_(outcome=outcome, message=message, mismatch=mismatch)

@@ -40,7 +40,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.messages import (
 )
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import ADDITIVE, LOGICAL
 
-MAX_DRAWS = 6
+MAX_SEARCH_DRAWS = 6
 """Maximum number of searched draws per verdict on which the candidate runs."""
 MAX_NUMBERS = 16
 """Maximum number of values placed among the inputs of a draw."""
@@ -100,7 +100,7 @@ class OutcomeSearch:
         try:
             self._listen(None)
             for change in self._changes():
-                if len(self._draws) >= MAX_DRAWS:
+                if len(self._draws) >= MAX_SEARCH_DRAWS:
                     break
                 self._try(change)
         finally:

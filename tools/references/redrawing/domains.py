@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
 MIN_ELEMENTS_OF_TWO_VALUES = 8
 """Fewer elements are two values by chance."""
-LOOKED_AT_FIRST = 64
+SAMPLED_ELEMENTS = 64
 """Elements among which more than two values are looked for before all of them are."""
 RANGES = {
     "sigmoid": (0.0, 1.0), "expit": (0.0, 1.0), "softmax": (0.0, 1.0), "exp": (0.0, math.inf), "exp2": (0.0, math.inf),
@@ -31,13 +33,13 @@ RANGES = {
     "logsigmoid": (-math.inf, 0.0), "log_sigmoid": (-math.inf, 0.0), "log_softmax": (-math.inf, 0.0),
 }  # fmt: skip
 """Functions by the range of their results."""
-MOVES = frozenset({
+MOVING_FUNCTIONS = frozenset({
     "view", "reshape", "permute", "transpose", "t", "mT", "T", "contiguous", "to", "type", "float", "double", "half",
     "bfloat16", "detach", "clone", "expand", "unsqueeze", "squeeze", "flatten", "unflatten", "repeat",
     "requires_grad_", "movedim", "swapaxes", "cpu", "cuda", "__getitem__", "view_as", "expand_as", "tril", "triu",
 })  # fmt: skip
 """Functions whose results consist of values of their first argument (or zeros)."""
-ARITHMETIC = {
+ARITHMETIC_NAMES = {
     "mul": "mul", "multiply": "mul", "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul",
     "div": "div", "true_divide": "div", "__truediv__": "div", "__div__": "div", "__itruediv__": "div",
     "add": "add", "__add__": "add", "__radd__": "add", "__iadd__": "add",
@@ -88,12 +90,12 @@ class _Provenances:
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], _Provenance]] = {}
 
-    def of(self, value: Any) -> _Provenance | None:
+    def of(self, value: object) -> _Provenance | None:
         """Returns the provenance of a value; None if unknown, or if another object had its id."""
         reference, provenance = self._entries.get(id(value), (None, None))
         return provenance if reference is not None and reference() is value else None
 
-    def note(self, tensor: Any, provenance: _Provenance | None) -> None:
+    def note(self, tensor: torch.Tensor, provenance: _Provenance | None) -> None:
         """Replaces the provenance of a tensor."""
         if provenance is not None:
             self._entries[id(tensor)] = weakref.ref(tensor), provenance
@@ -113,9 +115,9 @@ def watch_intervals() -> Iterator[Intervals]:
 
     provenances = _Provenances()
 
-    class Watch(TorchFunctionMode):
+    class DomainWatch(TorchFunctionMode):
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: Callable[..., Any], types: Types, args: Args = (), kwargs: Kwargs = None
         ) -> Any:
             provenance = _provenance(str(getattr(func, "__name__", "")), args, provenances)
             result = func(*args, **(kwargs or {}))
@@ -124,11 +126,11 @@ def watch_intervals() -> Iterator[Intervals]:
                 provenances.note(result, provenance)
             return result
 
-    def interval(tensor: Any) -> Interval | None:
+    def interval(tensor: torch.Tensor) -> Interval | None:
         provenance = provenances.of(tensor)
         return provenance.interval if provenance is not None and provenance.is_meant else None
 
-    with Watch():
+    with DomainWatch():
         yield interval
 
 
@@ -139,9 +141,9 @@ def _provenance(name: str, args: Sequence[Any], provenances: _Provenances) -> _P
     if bare == "rand":
         return _Provenance(Interval(0.0, 1.0), False)
     first = provenances.of(args[0]) if args else None
-    if bare in MOVES or name in MOVES:
+    if bare in MOVING_FUNCTIONS or name in MOVING_FUNCTIONS:
         return first
-    if (operation := ARITHMETIC.get(bare)) is None:
+    if (operation := ARITHMETIC_NAMES.get(bare)) is None:
         return None
     operand = args[1] if len(args) > 1 else None
     if first is None and len(args) > 1 and isinstance(args[0], int | float):
@@ -150,7 +152,7 @@ def _provenance(name: str, args: Sequence[Any], provenances: _Provenances) -> _P
     return _computed(first, operation, operand)
 
 
-def _computed(first: _Provenance | None, operation: str, operand: Any) -> _Provenance | None:
+def _computed(first: _Provenance | None, operation: str, operand: object) -> _Provenance | None:
     """Returns the interval after arithmetic with a plain number; None if unknown."""
     if first is None:
         return None
@@ -197,7 +199,7 @@ def holds_two_values(tensor: torch.Tensor) -> bool:
     """Returns True if the elements have exactly two different values."""
     if tensor.numel() < MIN_ELEMENTS_OF_TWO_VALUES or tensor.itemsize == 1:
         return False
-    if tensor.flatten()[:LOOKED_AT_FIRST].unique().numel() > 2:
+    if tensor.flatten()[:SAMPLED_ELEMENTS].unique().numel() > 2:
         return False
     low, high = tensor.amin(), tensor.amax()
     return bool(low < high) and bool(((tensor == low) | (tensor == high)).all())

@@ -5,12 +5,16 @@ and returns new values; zeros stay zeros, and equal values stay equal, so tensor
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
 
 SPECIAL_MAGNITUDES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 
 
-def hash_of_values(values: Any) -> Any:
+def hash_of_values(values: torch.Tensor) -> Any:
     """Returns a 24-bit hash, as int32, of each value's bits."""
     import torch
 
@@ -23,29 +27,29 @@ def hash_of_values(values: Any) -> Any:
     return (mixed >> 8) & 0xFFFFFF
 
 
-def sign_of_hash(h: Any) -> Any:
+def sign_of_hash(h: torch.Tensor) -> Any:
     """Returns 1 or -1 for each element, by its hash."""
     return 1 - 2 * (h & 1)
 
 
-def with_signs(x: Any, h: Any) -> Any:
+def with_signs(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns the values with half of the signs changed."""
     return x * sign_of_hash(h)
 
 
-def enlarged(x: Any, h: Any) -> Any:
+def enlarged(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns signed values, 19.7 times as large."""
     return x * sign_of_hash(h) * 19.7
 
 
-def with_wide_magnitudes(x: Any, h: Any) -> Any:
+def with_wide_magnitudes(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns signed values over sixteen powers of two."""
     import torch
 
     return x * sign_of_hash(h) * torch.exp2(((h >> 1) % 17 - 12).to(x.dtype))
 
 
-def with_special_values(x: Any, h: Any) -> Any:
+def with_special_values(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns signed values, some of them zero, simple, or a hundred times as large."""
     import torch
 
@@ -57,19 +61,19 @@ def with_special_values(x: Any, h: Any) -> Any:
     return torch.where((h >> 1) % 16 == 0, zero(x, h), grown)
 
 
-def made_tiny(x: Any, h: Any) -> Any:
+def made_tiny(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns a ten-thousandth of the values."""
     return x * 1e-4
 
 
-def with_nan(x: Any, h: Any) -> Any:
+def with_nan(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns the values, one in 97 of them NaN."""
     import torch
 
     return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
 
 
-def with_negative_nan(x: Any, h: Any) -> Any:
+def with_negative_nan(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns the values with a NaN with a set sign, as 0/0 gives on a CPU, at 1 in 97 positions."""
     import torch
 
@@ -77,33 +81,33 @@ def with_negative_nan(x: Any, h: Any) -> Any:
     return torch.where(torch.isnan(values), values.copysign(-torch.ones_like(values)), values)
 
 
-def made_negative(x: Any, h: Any) -> Any:
+def made_negative(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns the values below zero."""
     return -x.abs()
 
 
-def with_zeros(x: Any, h: Any) -> Any:
+def with_zeros(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns the values, one in sixteen of them zero."""
     import torch
 
     return torch.where((h >> 1) % 16 == 0, zero(x, h), x)
 
 
-def zero(x: Any, h: Any) -> Any:
+def zero(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Zeros, half of them with a sign: -0.0."""
     import torch
 
     return torch.zeros_like(x) * sign_of_hash(h >> 9)
 
 
-def huge_magnitude(x: Any) -> float:
+def huge_magnitude(x: torch.Tensor) -> float:
     """Returns a magnitude that is large in a dtype and whose square is finite in float32."""
     import torch
 
     return 1e3 if x.dtype == torch.float16 else 4e6
 
 
-def with_infinities(x: Any, h: Any) -> Any:
+def with_infinities(x: torch.Tensor, h: torch.Tensor) -> Any:
     """Returns signed values, some of them infinite, some large powers of two."""
     import torch
 
@@ -115,7 +119,7 @@ def with_infinities(x: Any, h: Any) -> Any:
     ) * sign_of_hash(h)
 
 
-def spread_magnitudes(values: Any, limit: int) -> Any:
+def spread_magnitudes(values: torch.Tensor, limit: int) -> Any:
     """Returns magnitudes spread evenly over powers of two, up to 2^limit and down to 2^-limit, or as far as the type
     has numbers; signs are drawn, zeros stay. With a limit of 149 some float32 are subnormal.
     """
@@ -128,7 +132,7 @@ def spread_magnitudes(values: Any, limit: int) -> Any:
     return torch.where(values == 0, values, size.to(values.dtype))
 
 
-def made_subnormal(values: Any) -> Any:
+def made_subnormal(values: torch.Tensor) -> Any:
     """Returns the values scaled below the smallest normal number of their type; nonzero values stay
     nonzero.
 

@@ -33,19 +33,19 @@ MatrixStructure = Callable[[Any], Any]
 """Takes matrices, (..., rows, columns), and returns others of their shape and type."""
 
 
-def _lower_triangle(matrix: Any) -> Any:
+def _lower_triangle(matrix: torch.Tensor) -> Any:
     return matrix.tril()
 
 
-def _upper_triangle(matrix: Any) -> Any:
+def _upper_triangle(matrix: torch.Tensor) -> Any:
     return matrix.triu()
 
 
-def _diagonal(matrix: Any) -> Any:
+def _diagonal(matrix: torch.Tensor) -> Any:
     return matrix.tril().triu()
 
 
-def _equal_rows(matrix: Any) -> Any:
+def _equal_rows(matrix: torch.Tensor) -> Any:
     """Returns rows equal to the first, whose second half repeats its first half."""
     row = matrix[..., :1, :]
     half = (row.shape[-1] + 1) // 2
@@ -53,7 +53,7 @@ def _equal_rows(matrix: Any) -> Any:
     return row[..., columns].expand_as(matrix)
 
 
-def _rank_one(matrix: Any) -> Any:
+def _rank_one(matrix: torch.Tensor) -> Any:
     """Returns the product of the first column and the first row, both of eight significant bits,
     with the matrix's magnitude."""
     column, row = (_few_bits(part) for part in (matrix[..., :1], matrix[..., :1, :]))
@@ -61,39 +61,39 @@ def _rank_one(matrix: Any) -> Any:
     return (column.double() * row.double() / size.log2().round().exp2()).to(matrix.dtype)
 
 
-def _equal_halves(matrix: Any) -> Any:
+def _equal_halves(matrix: torch.Tensor) -> Any:
     """Repeats the rows of the first half in the second half."""
     half = (matrix.shape[-2] + 1) // 2
     return matrix[..., _range(matrix, -2) % half, :]
 
 
-def _flat_places(matrix: Any) -> Any:
+def _flat_places(matrix: torch.Tensor) -> Any:
     """Squares of one number each."""
     rows, columns = (_range(matrix, d) // FLAT_SIDE * FLAT_SIDE for d in (-2, -1))
     return matrix[..., rows, :][..., columns]
 
 
-def _few_bits(matrix: Any) -> Any:
+def _few_bits(matrix: torch.Tensor) -> Any:
     """Rounds to bfloat16 numbers: eight significant bits."""
     import torch
 
     return matrix.to(torch.bfloat16).to(matrix.dtype)
 
 
-def _with_zero_rows(matrix: Any) -> Any:
+def _with_zero_rows(matrix: torch.Tensor) -> Any:
     rows = _range(matrix, -2)[:, None] % ZERO_ROWS_EVERY == 0
     columns = _range(matrix, -1)[None, :] % ZERO_COLUMNS_EVERY == 1
     return matrix.masked_fill(rows | columns, 0.0)
 
 
-def _symmetric_bands(matrix: Any) -> Any:
+def _symmetric_bands(matrix: torch.Tensor) -> Any:
     """Returns a symmetric matrix with equal numbers at equal distance from the diagonal."""
     distance = (_range(matrix, -2)[:, None] - _range(matrix, -1)[None, :]).abs()
     first = matrix[..., :1, :] if matrix.shape[-1] >= matrix.shape[-2] else matrix[..., :1].mT
     return first.squeeze(-2)[..., distance]
 
 
-def _permutation(matrix: Any) -> Any:
+def _permutation(matrix: torch.Tensor) -> Any:
     """Returns rows with a single nonzero number, SELECTED or its negative: a product with them is
     the other operand, permuted."""
     import torch
@@ -103,11 +103,11 @@ def _permutation(matrix: Any) -> Any:
     return torch.where(is_hot, torch.full_like(matrix, SELECTED).copysign(matrix), 0.0)
 
 
-def _sorted_columns(matrix: Any) -> Any:
+def _sorted_columns(matrix: torch.Tensor) -> Any:
     return matrix.sort(dim=-2).values
 
 
-def _proportional_rows(matrix: Any) -> Any:
+def _proportional_rows(matrix: torch.Tensor) -> Any:
     """Returns rows that are the previous row times 2, 1/2 or -1."""
     import torch
 
@@ -115,7 +115,7 @@ def _proportional_rows(matrix: Any) -> Any:
     return matrix[..., :1, :] * factors[_range(matrix, -2) % len(factors)][:, None]
 
 
-WITHIN_THE_DOMAIN: tuple[MatrixStructure, ...] = (
+MATRICES_WITHIN_THE_DOMAIN: tuple[MatrixStructure, ...] = (
     _equal_rows, _flat_places, _equal_halves, _few_bits, _symmetric_bands, _sorted_columns,
 )  # fmt: skip
 """Structures of a matrix's own numbers, or of their first bits."""
@@ -123,23 +123,28 @@ WITH_ZEROS: tuple[MatrixStructure, ...] = (
     _lower_triangle, _upper_triangle, _diagonal, _with_zero_rows, _permutation,
 )  # fmt: skip
 """Structures for matrices with numbers of both signs, since they contain zeros."""
-OF_BOTH_SIGNS: tuple[MatrixStructure, ...] = (_rank_one, _proportional_rows)
-ALL: tuple[MatrixStructure, ...] = (*WITH_ZEROS, *WITHIN_THE_DOMAIN, *OF_BOTH_SIGNS, structured)
-PARTS = len(ALL)
+MATRICES_OF_BOTH_SIGNS: tuple[MatrixStructure, ...] = (_rank_one, _proportional_rows)
+ALL: tuple[MatrixStructure, ...] = (
+    *WITH_ZEROS,
+    *MATRICES_WITHIN_THE_DOMAIN,
+    *MATRICES_OF_BOTH_SIGNS,
+    structured,
+)
+STRUCTURE_COUNT = len(ALL)
 """Number of calls for every structure."""
 
 
-def _one_number(vector: Any) -> Any:
+def _one_number(vector: torch.Tensor) -> Any:
     return vector[:1].expand_as(vector)
 
 
-def _sorted_numbers(vector: Any) -> Any:
+def _sorted_numbers(vector: torch.Tensor) -> Any:
     return vector.sort().values
 
 
 OF_VECTORS: tuple[Callable[[Any], Any], ...] = (_one_number, _few_bits, _sorted_numbers)
 """Structures of a vector's own numbers."""
-TWINS = PARTS
+TWINS = STRUCTURE_COUNT
 """Number of the part in which inputs of equal form are equal, and all weights small."""
 
 
@@ -149,7 +154,7 @@ def parts_of_structures(inputs: Sequence[Any], weights: Sequence[Any]) -> list[i
     tensors = [t for t in (*inputs, *weights) if getattr(t, "ndim", 0)]
     floating = [t for t in tensors if t.is_floating_point() and t.itemsize > 1]
     if any(t.ndim > 1 for t in floating):
-        parts = [*range(PARTS)]
+        parts = [*range(STRUCTURE_COUNT)]
     else:
         parts = [*range(len(OF_VECTORS))] if floating or any(map(_is_index, tensors)) else []
     has_twins = next(_twins(inputs), None) is not None
@@ -172,7 +177,7 @@ def let_be_twins(tensors: Sequence[Any]) -> None:
         second.copy_(first)
 
 
-def _is_index(tensor: Any) -> bool:
+def _is_index(tensor: torch.Tensor) -> bool:
     import torch
 
     return tensor.dtype in (torch.int32, torch.int64)
@@ -205,14 +210,14 @@ def draw_structures(tensors: Sequence[torch.Tensor], part: int, *, are_weights: 
     are_weights: a tensor's matrix is its first dimension by all others, as for a convolution; an
     input's matrix is its last two dimensions.
     """
-    for number, tensor in enumerate(tensors if part < PARTS or are_weights else ()):
+    for number, tensor in enumerate(tensors if part < STRUCTURE_COUNT or are_weights else ()):
         if not tensor.dim() or tensor.itemsize == 1 or not tensor.numel():
             continue
         if tensor.dim() == 1:
             changed = OF_VECTORS[(part + number) % len(OF_VECTORS)](tensor)
             tensor.copy_(changed.masked_fill(tensor == 0, 0.0))
             continue
-        structure = ALL[(part + number * STRUCTURES_APART) % PARTS]
+        structure = ALL[(part + number * STRUCTURES_APART) % STRUCTURE_COUNT]
         matrix = tensor.reshape(tensor.shape[0], -1) if are_weights else tensor
         if not _admits(matrix, structure):
             continue
@@ -223,12 +228,12 @@ def draw_structures(tensors: Sequence[torch.Tensor], part: int, *, are_weights: 
 def _admits(matrix: torch.Tensor, structure: MatrixStructure) -> bool:
     if min(matrix.shape[-2:]) < 2 or repeats_itself(matrix):
         return False
-    if structure in WITHIN_THE_DOMAIN or structure is structured:
+    if structure in MATRICES_WITHIN_THE_DOMAIN or structure is structured:
         return True
     return bool((matrix < 0).any()) and bool((matrix > 0).any())
 
 
-def _range(matrix: Any, dimension: int) -> Any:
+def _range(matrix: torch.Tensor, dimension: int) -> Any:
     import torch
 
     return torch.arange(matrix.shape[dimension], device=matrix.device)

@@ -26,7 +26,7 @@ DISTINCT_NUMBERS = 3
 """Different numbers of a row of few."""
 WHOLE_NUMBER_SCALE = 4.0
 """Mean magnitude of rows rounded to integers."""
-UNCHANGED = 4
+SINGLE_STRUCTURE_STEP = 4
 """One row in so many takes a single structure."""
 LIKE_THE_ROW_BEFORE = 7
 """Period of rows equal to the previous row; no divisor of the number of structures, so that
@@ -36,15 +36,15 @@ Structure = Callable[[Any, Any], Any]
 """Takes rows, (rows, columns), and a scattered integer for each element."""
 
 
-def _sorted(rows: Any, scattered: Any) -> Any:
+def _sorted(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     return rows.sort(dim=-1).values
 
 
-def _sorted_downwards(rows: Any, scattered: Any) -> Any:
+def _sorted_downwards(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     return rows.sort(dim=-1, descending=True).values
 
 
-def _mirrored(rows: Any, scattered: Any) -> Any:
+def _mirrored(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     import torch
 
     half = (rows.shape[-1] + 1) // 2
@@ -52,33 +52,33 @@ def _mirrored(rows: Any, scattered: Any) -> Any:
 
 
 def _repeating(times: int) -> Structure:
-    def repeated(rows: Any, scattered: Any) -> Any:
+    def repeated(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
         return rows[:, ::times].repeat_interleave(times, dim=-1)[:, : rows.shape[-1]]
 
     return repeated
 
 
-def _of_few_numbers(rows: Any, scattered: Any) -> Any:
+def _of_few_numbers(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     return rows.gather(-1, scattered % min(DISTINCT_NUMBERS, rows.shape[-1]))
 
 
-def _of_one_magnitude(rows: Any, scattered: Any) -> Any:
+def _of_one_magnitude(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     return rows[:, :1].abs().expand_as(rows).copysign(rows)
 
 
-def _alternating(rows: Any, scattered: Any) -> Any:
+def _alternating(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     import torch
 
     signs = 1 - 2 * (torch.arange(rows.shape[-1], device=rows.device) % 2)
     return rows.abs() * signs.to(rows.dtype)
 
 
-def _whole(rows: Any, scattered: Any) -> Any:
+def _whole(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     scale = rows.abs().mean(-1, keepdim=True).clamp(min=1e-30) / WHOLE_NUMBER_SCALE
     return (rows / scale).round()
 
 
-def _ramp(rows: Any, scattered: Any) -> Any:
+def _ramp(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     """Returns even steps towards zero from the largest power of two within the row's first number,
     exact in few bits."""
     import torch
@@ -90,18 +90,18 @@ def _ramp(rows: Any, scattered: Any) -> Any:
     return begin * (1 - step * torch.arange(columns, device=rows.device, dtype=rows.dtype))
 
 
-def _of_a_relu(rows: Any, scattered: Any) -> Any:
+def _of_a_relu(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     return rows.clamp(min=0)
 
 
-def _one_hot(rows: Any, scattered: Any) -> Any:
+def _one_hot(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     import torch
 
     hot = scattered[:, :1] % rows.shape[-1] == torch.arange(rows.shape[-1], device=rows.device)
     return hot.to(rows.dtype)
 
 
-def _with_a_block_of_zeros(rows: Any, scattered: Any) -> Any:
+def _with_a_block_of_zeros(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     import torch
 
     columns = torch.arange(rows.shape[-1], device=rows.device)
@@ -110,7 +110,7 @@ def _with_a_block_of_zeros(rows: Any, scattered: Any) -> Any:
     return rows.masked_fill(inside, 0.0)
 
 
-def _cumulated(rows: Any, scattered: Any) -> Any:
+def _cumulated(rows: torch.Tensor, scattered: torch.Tensor) -> Any:
     return rows.double().cumsum(-1).div(rows.shape[-1] ** 0.5).to(rows.dtype)
 
 
@@ -149,7 +149,7 @@ def structured(tensor: torch.Tensor) -> torch.Tensor:
     turn = torch.arange(rows.shape[0], device=rows.device) + _first_turn(rows)
     first, second = (
         turn % len(structures),
-        scatter(turn) % (len(structures) * UNCHANGED // (UNCHANGED - 1)),
+        scatter(turn) % (len(structures) * SINGLE_STRUCTURE_STEP // (SINGLE_STRUCTURE_STEP - 1)),
     )
     result = rows
     for choice in (second, first):
@@ -162,7 +162,9 @@ def structured(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(rows == 0, rows, result).reshape(tensor.shape)
 
 
-def _by_choice(rows: Any, scattered: Any, structures: Sequence[Structure], choice: Any) -> Any:
+def _by_choice(
+    rows: torch.Tensor, scattered: torch.Tensor, structures: Sequence[Structure], choice: Any
+) -> Any:
     """Returns rows of which each has the structure of its number; those of a larger number stay."""
     result = rows.clone()
     for number, structure in enumerate(structures):

@@ -82,7 +82,7 @@ class Binaries:
         In other launches a program could wait for one that has not started.
         """
         self._multiprocessors = cuda_kernels.device_attribute(
-            self._index, cuda_kernels.MULTIPROCESSORS
+            self._index, cuda_kernels.MULTIPROCESSOR_COUNT
         )
 
     def load(self) -> dict[str, Failure]:

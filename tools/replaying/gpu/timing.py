@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.tools.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.gpu.persistent_memory import (
@@ -40,13 +40,17 @@ from kernelwright.tools.replaying.gpu.autotune_choice import (
 )
 from kernelwright.tools.trace.trace import Choice, Launch, Operator, Step, Traced, all_steps
 
+if TYPE_CHECKING:
+    import torch
+
+
 MAX_REPORTED_LAUNCHES = 256
 """Maximum number of rows in the table of launches."""
 
 Inputs = Sequence[Any]
 
 
-class Run(Protocol):
+class CallRunner(Protocol):
     """Steps of a call. `around` is entered around every operator and launch."""
 
     def __call__(
@@ -69,7 +73,7 @@ class TimedTrace:
 
     def __init__(
         self,
-        run: Run,
+        run: CallRunner,
         steps: Sequence[Step],
         own_tensors: Callable[[], Sequence[Any]],
         judge_tensors: Callable[[], Sequence[Any]],
@@ -222,7 +226,7 @@ class TimedTrace:
             "total_ms": sum(float(row["ms"]) for row in rows),
         }
 
-    def _row(self, step: Any, ms: float) -> dict[str, Any]:
+    def _row(self, step: object, ms: float) -> dict[str, Any]:
         name, grid = self._label(step)
         return {"name": name, "grid": list(grid), "launch": isinstance(step, Launch), "ms": ms}
 
@@ -238,7 +242,7 @@ class TimedTrace:
         self._calls = []
 
 
-def _has_work(step: Any) -> bool:
+def _has_work(step: object) -> bool:
     """Returns True for launches and for operators that are neither views nor mere allocations."""
     if isinstance(step, Launch):
         return True
@@ -266,7 +270,7 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timed
             "later", inputs, Call(launch, allocations, choices=choices, around=around), None
         )
 
-    def label(step: Any) -> tuple[str, tuple[int, ...]]:
+    def label(step: object) -> tuple[str, tuple[int, ...]]:
         if isinstance(step, Launch):
             return traced.functions[traced.kernels[step.kernel].function].name, tuple(step.grid)
         return str(getattr(step, "op", type(step).__name__)), ()
@@ -282,7 +286,7 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timed
     )
 
 
-def _storage_address(tensor: Any) -> int:
+def _storage_address(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -291,7 +295,7 @@ class _Call:
 
     def __init__(
         self,
-        run: Run,
+        run: CallRunner,
         inputs: Inputs,
         choices: Mapping[int, int],
         pool: Pool | None,

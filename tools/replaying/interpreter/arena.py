@@ -96,7 +96,7 @@ def _reserve(size: int) -> mmap.mmap:
                 raise
 
 
-def _extent(tensor: Any) -> int:
+def _extent(tensor: torch.Tensor) -> int:
     """Returns the bytes from the first to the last element."""
     if not tensor.numel():
         return 0

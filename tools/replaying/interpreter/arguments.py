@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Json = Any
 _ALL_BITS = (1 << 64) - 1
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-NOTHING = object()
+MISSING_ARGUMENT = object()
 
 
 class KernelParameters:
@@ -52,8 +52,8 @@ class KernelParameters:
         self._constants = constants
         self._fields = fields
         for index, name in enumerate(parameters):
-            kind = signature.get(name, NOTHING)
-            if kind is NOTHING:
+            kind = signature.get(name, MISSING_ARGUMENT)
+            if kind is MISSING_ARGUMENT:
                 if parameters[name].default is inspect.Parameter.empty:
                     raise forged_trace(f"says nothing of the parameter {name} of a kernel")
                 continue
@@ -65,7 +65,8 @@ class KernelParameters:
         """
         return {
             name: self._with_fields(
-                name, self._value(name, (index,), kind, arguments.get(name, NOTHING), plain)
+                name,
+                self._value(name, (index,), kind, arguments.get(name, MISSING_ARGUMENT), plain),
             )
             for name, index, kind, plain in self._parameters
         }
@@ -83,8 +84,8 @@ class KernelParameters:
     ) -> Any:
         if isinstance(kind, list | tuple):
             return self._tuple(name, path, kind, argument, plain)
-        if argument is NOTHING or kind == "constexpr":
-            constant = self._constants.get(path, None if argument is NOTHING else argument)
+        if argument is MISSING_ARGUMENT or kind == "constexpr":
+            constant = self._constants.get(path, None if argument is MISSING_ARGUMENT else argument)
             return constant if plain else _as_constant(constant)
         return _typed(name, kind, argument)
 
@@ -97,7 +98,7 @@ class KernelParameters:
         plain: bool,
     ) -> Any:
         """A tuple of parameters: constants may stand among the values, or be left out of them."""
-        if (whole := self._constants.get(path, NOTHING)) is not NOTHING:
+        if (whole := self._constants.get(path, MISSING_ARGUMENT)) is not MISSING_ARGUMENT:
             return whole if plain else _as_constant(whole)
         values = list(argument) if isinstance(argument, list | tuple) else []
         passed = [i for i, kind in enumerate(kinds) if kind != "constexpr"]
@@ -108,7 +109,7 @@ class KernelParameters:
         else:
             raise forged_trace(f"gives other values for the tuple {name} than its type has")
         return tuple(
-            self._value(name, (*path, i), kind, arguments.get(i, NOTHING), plain)
+            self._value(name, (*path, i), kind, arguments.get(i, MISSING_ARGUMENT), plain)
             for i, kind in enumerate(kinds)
         )
 

@@ -41,7 +41,7 @@ class Extents:
         index = bisect_right(self.starts, low) - 1
         return index if index >= 0 and high <= self.ends[index] else -1
 
-    def storage_indices(self, addresses: Any, size: int) -> Any:
+    def storage_indices(self, addresses: np.ndarray, size: int) -> Any:
         """Returns the index of the storage of `size` bytes at each address, or -1."""
         if not self.starts:
             return np.full(addresses.shape, -1)
@@ -282,7 +282,7 @@ class ReadElements:
         return unread_inputs
 
 
-def _without_repeats(flags: Any) -> tuple[Any, list[int]]:
+def _without_repeats(flags: torch.Tensor) -> tuple[Any, list[int]]:
     """Returns the flags with each broadcast dimension (stride 0) reduced to one element, and
     these dimensions: torch refuses to write to a broadcast tensor.
     """
@@ -292,7 +292,7 @@ def _without_repeats(flags: Any) -> tuple[Any, list[int]]:
     return flags, dims
 
 
-def _ranges(flags: Any) -> list[tuple[int, int]]:
+def _ranges(flags: np.ndarray) -> list[tuple[int, int]]:
     """Returns beginnings and ends of the runs of True, the first MAX_UNREAD_RANGES of them."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.view(np.int8), [0]))))
     return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)[:MAX_UNREAD_RANGES]]

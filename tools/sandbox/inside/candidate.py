@@ -16,7 +16,7 @@ from kernelwright.tools.sandbox.isolation import system_call_bindings as kernel
 from kernelwright.tools.sandbox.isolation.layers import Layers, enter_process_walls
 from kernelwright.tools.sandbox.isolation.readable_files import make_ruleset
 from kernelwright.tools.sandbox.limits import ProcessKind
-from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.request import ProcessSettings
 
 CHANNEL, RULESET = 3, 4
 """The candidate's channel is always the first of these descriptors; the other is closed when its walls stand."""
@@ -25,7 +25,7 @@ CHANNEL, RULESET = 3, 4
 def run(
     kind: ProcessKind,
     layers: Layers,
-    request: Request,
+    request: ProcessSettings,
     channel_fd: int,
     output_fd: int,
     common: list[tuple[int, int]],
@@ -66,7 +66,7 @@ def run(
 
 
 def _make_ruleset(
-    layers: Layers, kind: ProcessKind, request: Request, common: list[tuple[int, int]]
+    layers: Layers, kind: ProcessKind, request: ProcessSettings, common: list[tuple[int, int]]
 ) -> int | None:
     try:
         return make_ruleset(common, request.scratch, kind)

@@ -27,7 +27,7 @@ from kernelwright.tools.sandbox.isolation.layers import (
     open_session,
 )
 from kernelwright.tools.sandbox.limits import ProcessKind
-from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.request import ProcessSettings
 
 CUDA_TICK_SECONDS = 0.5
 """Seconds between two polls of a process which may be timed."""
@@ -39,7 +39,7 @@ _AWAITED = (signal.SIGCHLD, signal.SIGTERM)
 def keep(
     kind: ProcessKind,
     layers: Layers,
-    request: Request,
+    request: ProcessSettings,
     descriptors: list[int],
     common: list[tuple[int, int]],
     *,
@@ -111,7 +111,7 @@ def _every_process() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
-def _watch(kind: ProcessKind, layers: Layers, request: Request) -> UsageWatch:
+def _watch(kind: ProcessKind, layers: Layers, request: ProcessSettings) -> UsageWatch:
     processes: Callable[[], list[int]] = lambda: descendants(os.getpid())  # noqa: E731
     if "own /proc" in layers.active:
         processes = _every_process

@@ -20,7 +20,7 @@ from kernelwright.tools.sandbox.limits import Limits
 
 TICK_SECONDS = 0.1
 """Seconds between two polls."""
-MAX_SHARE_OF_TIME = 0.02
+MAX_MEASURING_SHARE = 0.02
 """Maximum share of the time spent measuring a folder."""
 _PAGE = os.sysconf("SC_PAGESIZE")
 
@@ -91,7 +91,7 @@ class UsageWatch:
         if size <= self._limits.disk:
             size += _deleted_but_open(pids, os.stat(self._folder).st_dev)
         now = time.monotonic()
-        self._next_walk = now + (now - begun) / MAX_SHARE_OF_TIME
+        self._next_walk = now + (now - begun) / MAX_MEASURING_SHARE
         if count > self._limits.files:
             return Bound.FILES
         return Bound.DISK if size > self._limits.disk else None

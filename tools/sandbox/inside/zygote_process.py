@@ -35,7 +35,7 @@ from kernelwright.tools.sandbox.isolation.descendants import end_descendants
 from kernelwright.tools.sandbox.isolation.layers import Layers, enter_namespaces
 from kernelwright.tools.sandbox.isolation.readable_files import open_common_paths
 from kernelwright.tools.sandbox.limits import ProcessKind
-from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.request import ProcessSettings
 
 FORKS_BEFORE_HUGE_PAGES = 8
 """Number of forks after which memory is gathered into huge pages, which does not pay off for a
@@ -182,12 +182,12 @@ class ForkServer:
                 self._reap()
             if self._channel.fileno() in ready:
                 try:
-                    request = Request.from_message(self._channel.receive())
+                    request = ProcessSettings.from_message(self._channel.receive())
                 except ChannelClosed:
                     self._leave()
                 self._fork(request, self._channel.take_descriptors())
 
-    def _fork(self, request: Request, descriptors: list[int]) -> None:
+    def _fork(self, request: ProcessSettings, descriptors: list[int]) -> None:
         self._forks += 1
         if self._forks == FORKS_BEFORE_HUGE_PAGES:
             kernel.gather_memory()
@@ -261,7 +261,7 @@ def _fork_apart(pid_namespace: bool) -> Forked:
     return Forked(os.fork(), lacks, False)
 
 
-def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
+def _fork_by_steps(request: ProcessSettings, descriptors: list[int]) -> Forked:
     """Forks into namespaces although a library keeps threads: its fork handlers (OpenBLAS ends
     its threads) must run in the process with the threads.
 

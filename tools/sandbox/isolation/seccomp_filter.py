@@ -21,7 +21,7 @@ from kernelwright.tools.sandbox.isolation.system_call_bindings import prctl
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64 (linux/audit.h), by machine."""
 
-REFUSED: dict[str, tuple[int | None, int | None]] = {
+REFUSED_CALLS: dict[str, tuple[int | None, int | None]] = {
     # other processes: their memory, their descriptors, their state
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438),
     "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272), "move_pages": (279, 239),
@@ -100,7 +100,7 @@ def build_program(machine: str, *, memory_files: bool, sockets: bool) -> bytes:
     if machine not in ARCHITECTURES:
         raise KeyError(f"no numbers of system calls are known for {machine}")
     column = list(ARCHITECTURES).index(machine)
-    table = REFUSED | ({} if memory_files else MEMORY_FILES) | ({} if sockets else SOCKETS)
+    table = REFUSED_CALLS | ({} if memory_files else MEMORY_FILES) | ({} if sockets else SOCKETS)
     numbers = [pair[column] for pair in table.values()]
     program = [
         _instruction(_LOAD, _ARCHITECTURE),

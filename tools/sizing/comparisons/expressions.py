@@ -14,7 +14,7 @@ LARGEST = 1 << 40
 MAX_EXPONENT = 40
 KEPT_TEXT = "kept_text"
 """Attribute of a node that holds its text."""
-MAX_DEPTH = 12
+MAX_EVALUATION_DEPTH = 12
 """Nesting of an expression that is evaluated."""
 
 
@@ -31,7 +31,9 @@ def constant_value(node: ast.AST) -> int | None:
     return int(value) if value >= 0 and value == int(value) else None
 
 
-def evaluate(node: ast.AST, variables: Mapping[str, int], depth: int = MAX_DEPTH) -> Number:
+def evaluate(
+    node: ast.AST, variables: Mapping[str, int], depth: int = MAX_EVALUATION_DEPTH
+) -> Number:
     """Returns the value of an expression; a comparison gives 0 or 1.
 
     variables: the value of each opaque part, by its text (`rows`, `x.shape[0]`). Raises NotANumber.
@@ -94,7 +96,7 @@ def _compare(
     value = value_of(left)
     if isinstance(op, ast.In | ast.NotIn):
         return _is_among(value, right, value_of) is isinstance(op, ast.In)
-    compare = COMPARISONS.get(type(op))
+    compare = COMPARISON_FUNCTIONS.get(type(op))
     if compare is None:
         raise NotANumber
     return bool(compare(value, value_of(right)))
@@ -141,7 +143,7 @@ def _length(node: ast.AST, value_of: Callable[[ast.AST], Number]) -> int:
 
 
 def _binary(op: type[ast.operator], left: Number, right: Number) -> Number:
-    work = OPERATORS.get(op)
+    work = ARITHMETIC_FUNCTIONS.get(op)
     if work is None or (op in EXPONENTS and not 0 <= right <= MAX_EXPONENT):
         raise NotANumber
     try:
@@ -168,13 +170,13 @@ def _next_power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
+ARITHMETIC_FUNCTIONS: dict[type[ast.operator], Callable[[Any, Any], Number]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
     ast.Pow: operator.pow, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.RShift: operator.rshift,
     ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Div: _divided,
 }  # fmt: skip
 EXPONENTS = (ast.LShift, ast.Pow, ast.RShift)
-COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+COMPARISON_FUNCTIONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Is: operator.eq, ast.IsNot: operator.ne,
 }  # fmt: skip

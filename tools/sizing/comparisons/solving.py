@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from kernelwright.tools.sizing.arithmetic import is_power_of_two
 from kernelwright.tools.sizing.comparisons.relations import Relation, difference
-from kernelwright.tools.sizing.goals import Context, Extents, Goal
+from kernelwright.tools.sizing.goals import Context, ExtentGoal, Extents
 
 EXTENTS = (96, 67, 64, 37, 128, 33, 24, 17, 12, 7, 5, 4, 3, 2, 1)
 """Extents assigned to a dimension beside the solved one: beyond blocks of 32 and 64, odd and
@@ -33,7 +33,7 @@ MAX_BINDINGS = 12
 LEAST_MARGIN = 128
 """Threshold above which a power of two is also exceeded by half of it: a window, or a bound at
 which a loop ends early."""
-SMALL_NUMBER = 16
+MAX_UNBOUND_NUMBER = 16
 """Numbers up to this may be compared with any extent; larger ones only with an extent that is beyond them."""
 MAX_SOLUTIONS = 24
 SCANNED = tuple(1 << power for power in range(18))
@@ -67,9 +67,9 @@ class BoundRelation:
         differing = [f"{variable} = {extent}" for variable, extent in pairs if variable != extent]
         return self.relation.text + (f" with {' and '.join(differing)}" if differing else "")
 
-    def goal(self, outcome: bool, names: Sequence[str]) -> Goal:
+    def goal(self, outcome: bool, names: Sequence[str]) -> ExtentGoal:
         """Returns the goal of this outcome."""
-        return Goal(
+        return ExtentGoal(
             words=self.text(names) + ("" if outcome else " is false"),
             proposals=lambda chosen: self.solutions(outcome, chosen),
             holds=lambda extents: self.relation.holds(self.values(extents)) is outcome,
@@ -138,7 +138,7 @@ class BoundRelation:
                 yield low
 
 
-def relation_goals(context: Context) -> Iterator[Goal]:
+def relation_goals(context: Context) -> Iterator[ExtentGoal]:
     """Yields both outcomes of every comparison of extents in the candidate's source."""
     for relation in context.relations:
         for parts in _bindings(relation, context):
@@ -155,7 +155,7 @@ def _bindings(relation: Relation, context: Context) -> list[tuple[tuple[int, ...
     """
     order = sorted(context.dimensions, key=lambda i: -context.full[i])
     every = tuple(order)
-    thresholds = [n for n in relation.numbers if n > SMALL_NUMBER]
+    thresholds = [n for n in relation.numbers if n > MAX_UNBOUND_NUMBER]
     choices: list[list[tuple[int, ...]]] = []
     for variable in relation.variables:
         alike: list[tuple[int, ...]] = [

@@ -19,7 +19,7 @@ from kernelwright.tools.tracing.host_code.excuses import FixedByProblem
 from kernelwright.tools.tracing.host_code.unvaried_reads import unvaried_reads
 
 MAX_TOLD = 20
-MAX_TEXT_CHARACTERS = 120
+MAX_CONDITION_CHARACTERS = 120
 
 
 def one_sided_choices(
@@ -38,12 +38,12 @@ def one_sided_choices(
     for choice, outcome in zip(choices, outcomes, strict=True):
         never = _never(choice.kind, outcome)
         if never and not fixed.excuses(choice):
-            text = clean_text(ast.unparse(choice.node), MAX_TEXT_CHARACTERS).splitlines()[0]
+            text = clean_text(ast.unparse(choice.node), MAX_CONDITION_CHARACTERS).splitlines()[0]
             unseen.append(
                 HostChoice(line=getattr(choice.node, "lineno", 0), text=text, never=never)
             )
     for line, read in unvaried_reads(tree):
-        text = clean_text(read, MAX_TEXT_CHARACTERS).splitlines()[0]
+        text = clean_text(read, MAX_CONDITION_CHARACTERS).splitlines()[0]
         unseen.append(HostChoice(line=line, text=text, never="varied"))
     return tuple(unseen[:MAX_TOLD])
 

@@ -44,7 +44,7 @@ FIXED_CALLS = frozenset({
     "supports_host_descriptor", "constexpr", "dtype", "device",
 })  # fmt: skip
 """Methods and functions whose result is determined by the problem and the GPU."""
-PURE_BUILTINS = frozenset(
+EXCUSED_BUILTINS = frozenset(
     {
         "bool",
         "int",
@@ -240,7 +240,7 @@ class FixedByProblem:
         if name == "isinstance" and len(node.args) == 2 and _is_plain_class(node.args[1]):
             return True
         is_plain = isinstance(node.func, ast.Name) and name in (
-            *PURE_BUILTINS,
+            *EXCUSED_BUILTINS,
             "hasattr",
             "getattr",
             "isinstance",

@@ -80,22 +80,22 @@ class ChoiceRecorder:
         return STUCK if several and len(self._results.get(number, ())) == 1 else 0
 
     # -------------------------------------------------------------- called by the candidate's code
-    def condition(self, number: int, value: Any) -> Any:
+    def condition(self, number: int, value: object) -> Any:
         """Records the truth of a value; returns the value."""
         if isinstance(value, _DECIDING):
             self._pending[number] = self._pending.get(number, 0) | (TRUE if value else FALSE)
         return value
 
-    def answer(self, number: int, value: Any) -> Any:
+    def answer(self, number: int, value: object) -> Any:
         """Records the result of a call if True or False; returns it."""
         return self.condition(number, value) if type(value) is bool else value
 
-    def operand(self, number: int, value: Any) -> Any:
+    def operand(self, number: int, value: object) -> Any:
         """Records the operand of a look-up or operator; returns it."""
         self._keep(self._operands, number, value)
         return value
 
-    def result(self, number: int, value: Any) -> Any:
+    def result(self, number: int, value: object) -> Any:
         """Records the result of a look-up or operator; returns it."""
         self._keep(self._results, number, value)
         return value
@@ -104,7 +104,7 @@ class ChoiceRecorder:
         """Notes that a handler or a case was entered, or that a block under `try` came to its end."""
         self._pending[number] = self._pending.get(number, 0) | outcome
 
-    def _keep(self, table: dict[int, set[Any]], number: int, value: Any) -> None:
+    def _keep(self, table: dict[int, set[Any]], number: int, value: object) -> None:
         if not isinstance(value, _COMPARABLE):
             return
         values = table.setdefault(number, set())

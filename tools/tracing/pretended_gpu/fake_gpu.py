@@ -11,9 +11,9 @@ import ctypes
 import multiprocessing
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
@@ -25,8 +25,14 @@ from kernelwright.tools.operators.dispatch import without_dynamo
 from kernelwright.tools.tracing.pretended_gpu import gradients
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redirect
+from kernelwright.tools.tracing.pretended_gpu.torch_cuda_answers import CUDA
 
-CUDA = torch.device("cuda", 0)
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    from kernelwright.torch_calls import Args, Kwargs, Types
+
+
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 """c10::impl::device_guard_impl_registry: a pointer per device type
 (c10/core/impl/DeviceGuardImplInterface.h)."""
@@ -141,13 +147,13 @@ _laid: dict[int, int] = {}
 """Storages declared to share the address of another storage."""
 
 
-def lay_at(tensor: Any, other: Any) -> None:
+def lay_at(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """Declares that the tensor's memory starts at the other's address, like a reused block of a
     freed tensor."""
     _laid[tensor.untyped_storage()._cdata] = other.untyped_storage()._cdata
 
 
-def _address(tensor: Any) -> int:
+def _address(tensor: torch.Tensor) -> int:
     """Returns the address as on a GPU: storages start at multiples of 256 bytes, a view at its
     offset."""
     storage = tensor.untyped_storage()._cdata
@@ -225,7 +231,13 @@ class Fakes(FakeTensorMode):
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Types,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         if (number := VALUES.number(func, args)) is not None:
             return number
@@ -236,7 +248,9 @@ class Fakes(FakeTensorMode):
         VALUES.give(func, args, kwargs, result)
         return result
 
-    def _fresh(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FakeTensor | None:
+    def _fresh(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> FakeTensor | None:
         """Returns the result of an operator that allocates on the pretended GPU, without torch's
         fake tensor cache; else None.
 
@@ -271,7 +285,9 @@ class FirstDevice(TorchFunctionMode):
     """Function mode that maps `cuda` to cuda:0, since there is no current device, and skips
     real-device operations."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Types, args: Args = (), kwargs: Kwargs = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name == "cuda":

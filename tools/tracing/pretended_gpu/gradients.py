@@ -18,9 +18,9 @@ LEAF = "AccumulateGrad"
 
 
 def grad(
-    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
-    materialize_grads: bool = False,
+    outputs: object, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+    is_grads_batched: bool = False, materialize_grads: bool = False,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Replaces `torch.autograd.grad`, without tensor hooks and without batched gradients."""
     if is_grads_batched:
@@ -42,7 +42,7 @@ def grad(
 
 def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    grad_variables: Any = None, inputs: Any = None,
+    grad_variables: object = None, inputs: Any = None,
 ) -> None:  # fmt: skip
     """Replaces `torch.autograd.backward`: adds gradients to those of the leaves, or of `inputs`
     alone."""
@@ -56,7 +56,7 @@ def backward(
 
 def backward_of_tensor(
     self: Any,
-    gradient: Any = None,
+    gradient: torch.Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Any = None,
@@ -65,11 +65,11 @@ def backward_of_tensor(
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, Sequence) else [value]
 
 
-def _edge(tensor: Any) -> Edge:
+def _edge(tensor: torch.Tensor) -> Edge:
     edge = torch.autograd.graph.get_gradient_edge(tensor)
     return edge.node, edge.output_nr
 
@@ -101,7 +101,7 @@ def _backwards(
     return arrived
 
 
-def _is_of_python(node: Any) -> bool:
+def _is_of_python(node: object) -> bool:
     return isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
@@ -125,7 +125,7 @@ def _without_gaps(node: Any, inputs: list[Any]) -> list[Any]:
     ]
 
 
-def _add(arrived: dict[Edge, Any], edge: Edge, gradient: Any) -> None:
+def _add(arrived: dict[Edge, Any], edge: Edge, gradient: torch.Tensor) -> None:
     arrived[edge] = gradient if edge not in arrived else arrived[edge] + gradient
 
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
 
 NOT_TUNED = "Helion's autotuner needs a GPU and data: kernels without a configuration are judged with its default one"
 
@@ -37,7 +41,7 @@ def make_sizes_symbolic() -> str:
     if original is None:
         return NOT_TUNED
 
-    def to_fake_tensor(self: Any, tensor: Any, source: Any) -> Any:
+    def to_fake_tensor(self: Any, tensor: torch.Tensor, source: Any) -> Any:
         return original(
             self, tensor if self.settings.static_shapes else _symbolic(self, tensor), source
         )
@@ -46,7 +50,7 @@ def make_sizes_symbolic() -> str:
     return NOT_TUNED
 
 
-def _symbolic(owner: Any, tensor: Any) -> Any:
+def _symbolic(owner: Any, tensor: torch.Tensor) -> Any:
     """Returns a fake tensor with symbolic sizes. Equal sizes of an owner's tensors share a symbol."""
     import torch
     from torch._dynamo.source import LocalSource

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.tools.hardware.binary import Usage, read_amdgcn, read_cubin
+from kernelwright.tools.hardware.binary import KernelUsage, read_amdgcn, read_cubin
 from kernelwright.tools.hardware.targets import Target, occupancy
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 
@@ -51,7 +51,7 @@ class OfflineUtils:
             max_threads(usage.registers or 0, self._target),
         )
 
-    def unload_module(self, module: Any) -> None:
+    def unload_module(self, module: object) -> None:
         """Does nothing: nothing was loaded."""
 
 
@@ -59,14 +59,14 @@ _LOADED = 1
 """A non-null handle."""
 
 
-def read_usage(kernel: Any, name: str, target: Target) -> Usage:
+def read_usage(kernel: Any, name: str, target: Target) -> KernelUsage:
     """Returns registers, spills and stack; empty for an AMD code object, whose assembly holds them."""
     if target.backend != "cuda":
-        return Usage(None, None, None, 0)
+        return KernelUsage(None, None, None, 0)
     return read_cubin(kernel, name)
 
 
-def read_compiled(asm: Any, name: str, target: Target) -> Usage:
+def read_compiled(asm: Any, name: str, target: Target) -> KernelUsage:
     """Reads resources of a kernel from the stages of its compilation."""
     return (
         read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
@@ -93,15 +93,15 @@ class OfflineLauncher:
 
     def __call__(
         self,
-        x: Any,
-        y: Any,
-        z: Any,
-        stream: Any,
-        function: Any,
-        packed: Any,
-        launch: Any,
-        enter: Any,
-        leave: Any,
+        x: object,
+        y: object,
+        z: object,
+        stream: object,
+        function: object,
+        packed: object,
+        launch: object,
+        enter: object,
+        leave: object,
         *args: Any,
     ) -> None:
         """Records a launch, with the arguments of Triton's launcher. Raises LaunchRefused as a
@@ -111,7 +111,7 @@ class OfflineLauncher:
         self._allocate(grid, stream)
         type(self).noted(self._metadata, grid, args)
 
-    def _allocate(self, grid: tuple[int, int, int], stream: Any) -> None:
+    def _allocate(self, grid: tuple[int, int, int], stream: object) -> None:
         """Calls the allocator for a kernel with device-side descriptors: without
         `triton.set_allocator` the real launch fails."""
         size = getattr(self._metadata, "global_scratch_size", 0) or 0
@@ -119,6 +119,14 @@ class OfflineLauncher:
         if size and allocator is not None:
             total = math.prod(grid) * getattr(self._metadata, "num_ctas", 1) * size
             allocator.get()(total, getattr(self._metadata, "global_scratch_align", 1), stream)
+
+
+def split_launch(passed: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tuple[Any, ...]]:
+    """Splits the arguments of Triton's launcher, from 3.6 to 3.9: the grid, the stream, the kernel's own arguments.
+
+    Between the stream and those stand the function, two values of metadata and two hooks.
+    """
+    return passed[:3], passed[3], passed[9:]
 
 
 def check_grid(grid: tuple[Any, ...], name: str) -> tuple[int, int, int]:

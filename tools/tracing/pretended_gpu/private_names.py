@@ -19,15 +19,6 @@ JIT: tuple[tuple[str, str], ...] = (
 `device_caches` is created by __init__, whose code is searched for the name.
 """
 
-OPTIONAL: tuple[tuple[str, str], ...] = (
-    ("triton.runtime.autotuner", "Autotuner.check_disk_cache"),
-    ("triton.runtime._allocation", "_allocator"),
-    ("triton.runtime.cache", "triton_key"),
-    ("torch._subclasses.fake_tensor", "init_gpu_context"),
-    ("torch._C", "_ensureCUDADeviceGuardSet"),
-)
-"""Names used only if present."""
-
 
 def find(module: str, path: str) -> Any | None:
     """Returns the object; None if the module or name does not exist."""

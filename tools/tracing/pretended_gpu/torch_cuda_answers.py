@@ -31,7 +31,7 @@ class _Nothing:
         """Returns True: there is no pending work."""
         return True
 
-    def elapsed_time(self, other: Any) -> float:
+    def elapsed_time(self, other: object) -> float:
         """Returns a fixed time in milliseconds, since nothing runs."""
         return 1.0
 

@@ -26,7 +26,7 @@ class ParameterRole(StrEnum):
     """The input precision of the kernel's `tl.dot`."""
 
 
-LAUNCH_OPTIONS = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
+LAUNCH_OPTION_ROLES = (ParameterRole.WARPS, ParameterRole.STAGES, ParameterRole.CTAS)
 """Tunable options of a launch."""
 
 

@@ -24,7 +24,7 @@ from kernelwright.tools.tuning.kernel_text.launches import (
     launches_of,
 )
 from kernelwright.tools.tuning.kernel_text.parameters import (
-    LAUNCH_OPTIONS,
+    LAUNCH_OPTION_ROLES,
     FixedNumber,
     Parameter,
     ParameterRole,
@@ -267,7 +267,9 @@ class _Reader:
                 ParameterRole.CTAS: bool(kernel.dots),
             }
             parameters_found += [
-                self._option(name, role, launches, listed) for role in LAUNCH_OPTIONS if roles[role]
+                self._option(name, role, launches, listed)
+                for role in LAUNCH_OPTION_ROLES
+                if roles[role]
             ]
         return parameters_found
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.tuning.kernel_text.autotune_lists import lists_of
 from kernelwright.tools.tuning.kernel_text.parameters import (
-    LAUNCH_OPTIONS,
+    LAUNCH_OPTION_ROLES,
     Configuration,
     Parameter,
     ParameterSpace,
@@ -65,7 +65,7 @@ def _written(
     options = {
         p.role.value: configuration.get(p.name, p.start)
         for p in parameters
-        if p.role in LAUNCH_OPTIONS
+        if p.role in LAUNCH_OPTION_ROLES
     }
     keyword_values = (
         call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "kwargs")

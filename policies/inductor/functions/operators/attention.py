@@ -19,7 +19,7 @@ from kernelwright.policies.inductor.refusing import DROPOUT_ADVICE, DraftRefused
 if TYPE_CHECKING:
     import torch
 
-OPERATOR = "kernelwright::attention"
+ATTENTION_OPERATOR = "kernelwright::attention"
 SCHEMA = (
     "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float? scale, bool grouped, "
     "bool library, float fill, float cap, bool zero_rows) -> Tensor"
@@ -166,7 +166,7 @@ def attention_operator() -> Any:
     if not _library:
         _library.append(torch.library.Library("kernelwright", "FRAGMENT"))
         _library[0].define(SCHEMA)
-        torch.library.register_fake(OPERATOR, _result, lib=_library[0])
+        torch.library.register_fake(ATTENTION_OPERATOR, _result, lib=_library[0])
     return torch.ops.kernelwright.attention.default
 
 

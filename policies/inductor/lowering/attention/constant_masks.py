@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from kernelwright.policies.inductor.graph_types import GraphNode
 
-SIZES = (5, 7, 6, 4, 9, 8)
+MASK_SIZES = (5, 7, 6, 4, 9, 8)
 """Values that symbols of sizes take in turn: small, and different from each other."""
 MAX_EXTENT = 4096
 """Largest extent of an evaluated mask with numeric sizes."""
 MAX_SCORE = -1e4
 """Score offset that hides a key."""
 DISTANCE = 3
-"""Takes the place of a larger distance; every size of SIZES exceeds it."""
+"""Takes the place of a larger distance; every size of MASK_SIZES exceeds it."""
 DISTANCE_OPERATORS = frozenset(
     {"add", "sub", "rsub", "lt", "le", "gt", "ge", "eq", "ne", "tril", "triu", "floor_divide", "div", "remainder"}
 )  # fmt: skip
@@ -76,7 +76,7 @@ class _Evaluation:
     """Values of nodes at small sizes."""
 
     def __init__(self, shift: int, short: bool) -> None:
-        """shift: where in SIZES the first symbol begins. short: long distances are set to DISTANCE."""
+        """shift: where in MASK_SIZES the first symbol begins. short: long distances are set to DISTANCE."""
         self._shift, self._short = shift, short
         self._numbers: dict[str, int] = {}
         self._values: dict[Any, Any] = {}
@@ -114,7 +114,7 @@ class _Evaluation:
             raise _NoConstant from error
 
 
-def _shortened(argument: Any) -> Any:
+def _shortened(argument: object) -> Any:
     if isinstance(argument, int) and not isinstance(argument, bool) and abs(argument) > DISTANCE:
         return DISTANCE if argument > 0 else -DISTANCE
     return argument
@@ -123,7 +123,7 @@ def _shortened(argument: Any) -> Any:
 def _size_at(size: torch.SymInt, numbers: dict[str, int], shift: int) -> int:
     expression = size.node.expr
     for symbol in sorted(map(str, expression.free_symbols)):
-        numbers.setdefault(symbol, SIZES[(len(numbers) + shift) % len(SIZES)])
+        numbers.setdefault(symbol, MASK_SIZES[(len(numbers) + shift) % len(MASK_SIZES)])
     value = expression.subs({s: numbers[str(s)] for s in expression.free_symbols})
     if not value.is_number or math.isinf(value):
         raise _NoConstant

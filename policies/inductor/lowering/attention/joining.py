@@ -18,7 +18,7 @@ from kernelwright.policies.inductor.functions.operators.attention import (
 )
 from kernelwright.policies.inductor.graph_types import GraphNode, nodes_of
 from kernelwright.policies.inductor.lowering.attention.constant_masks import is_causal_mask
-from kernelwright.policies.inductor.lowering.attention.operands import ATTENTION
+from kernelwright.policies.inductor.lowering.attention.operands import ATTENTION_TARGET
 from kernelwright.policies.inductor.lowering.attention.reading import (
     RESHAPES,
     NoAttention,
@@ -57,7 +57,9 @@ def join_attention(graph: torch.fx.GraphModule, mode: FakeTensorMode, for_gpu: b
             except NoAttention:
                 continue
     for node in nodes_of(graph):
-        masked = str(node.target) == ATTENTION and node.args[3] is not None and not node.args[4]
+        masked = (
+            str(node.target) == ATTENTION_TARGET and node.args[3] is not None and not node.args[4]
+        )
         if masked and is_causal_mask(node.args[3]):
             node.args = (*node.args[:3], None, True, *node.args[5:])
     graph.graph.eliminate_dead_code()
@@ -114,7 +116,7 @@ class _Writer:
         """Inserts an operator, and returns its node."""
         from torch.utils._pytree import tree_map
 
-        def value(argument: Any) -> Any:
+        def value(argument: object) -> Any:
             return argument.meta["val"] if hasattr(argument, "meta") else argument
 
         node: Any = self._graph.graph.call_function(operator, args, kwargs)

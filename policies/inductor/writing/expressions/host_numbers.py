@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kernelwright.policies.inductor.syntax import argument_names, names_in, nodes_in
-from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC
+from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC_OPERATOR
 from kernelwright.policies.inductor.writing.kernels import LoweredKernel
 from kernelwright.policies.inductor.writing.launch import WrittenLaunch
 from kernelwright.policies.inductor.writing.plain import assignments
@@ -152,7 +152,7 @@ class _Reading:
 
     def _arithmetic(self, node: ast.BinOp) -> ast.expr | None:
         left, right = self._number(node.left), self._number(node.right)
-        if left is None or right is None or not isinstance(node.op, ARITHMETIC | ast.Div):
+        if left is None or right is None or not isinstance(node.op, ARITHMETIC_OPERATOR | ast.Div):
             return None
         return ast.BinOp(left, node.op, right)
 

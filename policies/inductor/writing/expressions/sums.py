@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 Term = tuple[int, ast.expr]
 """Sign (1 or -1) and unsigned term."""
-ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
+ARITHMETIC_OPERATOR = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
 
 
 def plain_sum(node: ast.BinOp, is_whole: Callable[[ast.expr], bool]) -> ast.BinOp:
@@ -74,5 +74,7 @@ def is_size(node: ast.expr) -> bool:
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub) and is_size(node.operand)
     if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ARITHMETIC) and is_size(node.left) and is_size(node.right)
+        return (
+            isinstance(node.op, ARITHMETIC_OPERATOR) and is_size(node.left) and is_size(node.right)
+        )
     return isinstance(node, ast.Name | ast.Attribute | ast.Subscript)

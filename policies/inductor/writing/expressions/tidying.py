@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC, plain_sum
+from kernelwright.policies.inductor.writing.expressions.sums import ARITHMETIC_OPERATOR, plain_sum
 
 INDEX = re.compile(r"([xyz]|r\d_)(index|\d+)$")
 """Inductor's names for places of elements, which are whole numbers."""
 SIZE = re.compile(r"ks\d+$|([xyz]|r\d_)numel$")
 """Names of sizes the host passes."""
 ACCUMULATOR = re.compile(r"_tmp\d+$")
-COMBINING = ("maximum", "minimum")
+EXTREMUM_HELPERS = ("maximum", "minimum")
 """Helpers that broadcast their operands."""
 
 
@@ -75,7 +75,11 @@ def _is_index(node: ast.expr) -> bool:
             map(_is_index, node.args)
         )
     if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ARITHMETIC) and _is_index(node.left) and _is_index(node.right)
+        return (
+            isinstance(node.op, ARITHMETIC_OPERATOR)
+            and _is_index(node.left)
+            and _is_index(node.right)
+        )
     return False
 
 
@@ -171,7 +175,7 @@ class _Tidying(ast.NodeTransformer):
         name = ast.unparse(node.func)
         if name == "tl.where" and len(node.args) == 3:
             return self._simplified_where(node)
-        if name in COMBINING and len(node.args) == 2:
+        if name in EXTREMUM_HELPERS and len(node.args) == 2:
             return self._combined(node, name)
         if (
             name == "tl.load"

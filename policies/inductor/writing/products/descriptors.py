@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 from kernelwright.policies.inductor.syntax import names_assigned, names_in
 from kernelwright.policies.inductor.writing.plain import assignments
-from kernelwright.policies.inductor.writing.products.grouping import GROUPED, ROWS
+from kernelwright.policies.inductor.writing.products.grouping import GROUPED, ROW_PROGRAM
 
 FLAG = "DESCRIBED"
 ALIGNED_ELEMENTS = 8
@@ -48,7 +48,7 @@ TILE_OF_PROGRAM = (
     "row_tile, column_tile = tl.swizzle2d("
     "tile // column_tiles, tile % column_tiles, row_tiles, column_tiles, GROUP)"
 )
-HELPERS = {
+DESCRIPTOR_HELPERS = {
     "persistent_grid(": '''def allocate(size, alignment, stream):
     """Memory for the descriptors that a kernel makes."""
     return torch.empty(size, device="cuda", dtype=torch.int8)
@@ -278,7 +278,7 @@ def _describe_loads(loop: ast.For, operands: list[Operand]) -> None:
 
 def _text_of_tile(body: list[ast.stmt]) -> str:
     """Returns the statements of one tile, whose number is `row_tile` and `column_tile`."""
-    row_tile = ROWS.replace("tl.program_id(1)", "row_tile")
+    row_tile = ROW_PROGRAM.replace("tl.program_id(1)", "row_tile")
     return "\n".join(ast.unparse(statement) for statement in body).replace(
         f"({row_tile})", "row_tile"
     )

@@ -28,8 +28,8 @@ MIN_FORWARD_CHARACTERS = 12_000
 """Characters of a forward from which on its repeated blocks become functions."""
 MIN_SAVED_CHARACTERS = 1_500
 """Characters a function has to save."""
-MAX_FUNCTIONS = 12
-MAX_PARAMETERS = 24
+MAX_BLOCK_FUNCTIONS = 12
+MAX_BLOCK_PARAMETERS = 24
 """Maximum number of parameters and results of a function, so that its calls stay readable."""
 BLOCK_STATEMENTS = range(4, 160)
 """Range of the number of statements per block."""
@@ -97,7 +97,7 @@ def with_functions(lines: list[str], used_names: set[str]) -> tuple[list[str], l
     names.
     """
     functions: list[str] = []
-    while sum(map(len, lines)) > MIN_FORWARD_CHARACTERS and len(functions) < MAX_FUNCTIONS:
+    while sum(map(len, lines)) > MIN_FORWARD_CHARACTERS and len(functions) < MAX_BLOCK_FUNCTIONS:
         statements = _statements(lines)
         block = _best(statements)
         if block is None:
@@ -268,7 +268,7 @@ def _make_block(
         len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
     )
     launches = sum("_kernel[" in s.lines[0] for s in windows[0])
-    if launches < 2 or not outputs or handed > MAX_PARAMETERS:
+    if launches < 2 or not outputs or handed > MAX_BLOCK_PARAMETERS:
         return None
     size = sum(s.size for s in windows[0])
     # Estimate: each parameter costs about 18 characters in the function and in every call.

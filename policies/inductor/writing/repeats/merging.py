@@ -16,7 +16,7 @@ from kernelwright.policies.inductor.writing.kernels import LoweredKernel, rename
 from kernelwright.policies.inductor.writing.launch import Host
 
 NUMEL = re.compile(r"[xyz]numel|r\d_numel")
-ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Div)
+MERGED_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Div)
 Places = list[tuple[ast.AST, str, int | None]]
 """Node, its field, and which of the field's elements a constant is."""
 
@@ -93,7 +93,7 @@ def _numbers(function: ast.FunctionDef) -> Places:
     """Whole numbers in arithmetic and comparisons, and extents of sides; not those of shapes, blocks and axes."""
     slots: Places = []
     for node in ast.walk(function):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, MERGED_OPERATORS):
             slots += [
                 (node, side, None) for side in ("left", "right") if _is_integer(getattr(node, side))
             ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-MAX_NAME_CHARACTERS = 32
+MAX_SIZE_NAME_CHARACTERS = 32
 """Maximum length of a computed size's name."""
 COMPOUND = ("_by_", "_plus_", "_minus_", "_over_")
 """Joining words in a computed size's name."""
@@ -15,7 +15,7 @@ def name_of(node: ast.expr) -> str:
     there is none.
     """
     name = _words(node)
-    return name if name.isidentifier() and len(name) <= MAX_NAME_CHARACTERS else ""
+    return name if name.isidentifier() and len(name) <= MAX_SIZE_NAME_CHARACTERS else ""
 
 
 def _words(node: ast.expr) -> str:

@@ -19,9 +19,9 @@ from kernelwright.policies.inductor.writing.launch import WrittenLaunch
 from kernelwright.policies.inductor.writing.tensor_forms import TensorForm
 from kernelwright.policies.inductor.writing.words.naming import roles_of
 
-WIDTH = 112
+DOCSTRING_WIDTH = 112
 """Characters of a line of a docstring, without its indentation."""
-MAX_TENSORS = 6
+MAX_DESCRIBED_TENSORS = 6
 """Maximum number of tensors named in a docstring; beyond it, their number is stated."""
 
 
@@ -38,7 +38,7 @@ def docstring(
         sentences.append(tensors)
     if blocks := _blocks_of_a_program(kernel):
         sentences.append(f"A program covers {blocks} elements.")
-    lines = textwrap.wrap(f'"""{" ".join(sentences)}"""', WIDTH)
+    lines = textwrap.wrap(f'"""{" ".join(sentences)}"""', DOCSTRING_WIDTH)
     return "\n".join(f"    {line}" for line in lines)
 
 
@@ -54,7 +54,7 @@ def _tensors(kernel: LoweredKernel, launch: WrittenLaunch, forms: Mapping[str, T
         if value not in tensors:
             tensors.append(value)
     named = [*read, *(value for value in written if value not in read)]
-    if not written or len(named) > MAX_TENSORS or not set(named) <= set(forms):
+    if not written or len(named) > MAX_DESCRIBED_TENSORS or not set(named) <= set(forms):
         return ""
     dtypes = {forms[value].dtype for value in named}
     mixed = len(dtypes) > 1

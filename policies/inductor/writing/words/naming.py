@@ -21,7 +21,18 @@ ROLES = {
 }
 """Kind of kernel -> readable names of Inductor's sides."""
 PLURAL = {"matrix": "matrices", "step": "depth", "inner": "inner_size"}
-RESERVED = {"tl", "triton", "libdevice", "float", "inf", "nan", "range", "min", "max", *BODIES}
+RESERVED_WORDS = {
+    "tl",
+    "triton",
+    "libdevice",
+    "float",
+    "inf",
+    "nan",
+    "range",
+    "min",
+    "max",
+    *BODIES,
+}
 RESULTS = (
     ("tl.load", "value"), ("tl.dot", "product"), ("row_maximum_with_index", "best"), ("row_minimum_with_index", "best"),
     ("row_maximum", "largest"), ("row_minimum", "smallest"), ("row_product", "product"), ("tl.max", "largest"),
@@ -48,7 +59,7 @@ RESULTS_OF_TUPLES = {
 """Function with several results -> their names."""
 STATES = {"_mean": "mean_so_far", "_m2": "squares_so_far", "_weight": "count_so_far"}
 """Suffix of Inductor's names for running moments -> readable name."""
-OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both",
+OPERATOR_WORDS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both",
     ast.BitOr: "either"}  # fmt: skip
 
 
@@ -84,7 +95,7 @@ class Names:
         """
         self._roles = roles_of(kernel)
         self._names: dict[str, str] = {}
-        self._used_names: set[str] = set(RESERVED)
+        self._used_names: set[str] = set(RESERVED_WORDS)
         for old, new in parameters.items():
             self._names[old] = new
             self._used_names.add(new)
@@ -153,7 +164,7 @@ class Names:
         if isinstance(value, ast.Subscript):
             return next((word for part, word in RESULTS if part in text), "value")
         if isinstance(value, ast.BinOp):
-            return OPERATORS.get(type(value.op), "value")
+            return OPERATOR_WORDS.get(type(value.op), "value")
         return "condition" if isinstance(value, ast.Compare) else "value"
 
     def _index_word(self, value: ast.expr) -> str:

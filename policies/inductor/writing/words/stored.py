@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.writing.helpers import NAMES
+from kernelwright.policies.inductor.writing.helpers import HELPER_NAMES
 from kernelwright.policies.inductor.writing.words.naming import RESULTS_OF_TUPLES
 
-REDUCTIONS = {
+REDUCTION_WORDS = {
     "tl.sum": "total", "row_maximum": "largest", "row_minimum": "smallest", "row_product": "product",
     "any_of": "found",
 }  # fmt: skip
@@ -69,10 +69,10 @@ def _word(node: ast.expr, values: dict[str, ast.expr]) -> str:
             node = node.func.value
         else:
             break
-    return REDUCTIONS.get(_called(node), "") if isinstance(node, ast.Call) else ""
+    return REDUCTION_WORDS.get(_called(node), "") if isinstance(node, ast.Call) else ""
 
 
 def _called(call: ast.Call) -> str:
     """Returns the called function's name in drafts."""
     name = ast.unparse(call.func)
-    return NAMES.get(name.removeprefix("triton_helpers."), name)
+    return HELPER_NAMES.get(name.removeprefix("triton_helpers."), name)

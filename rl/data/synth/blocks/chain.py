@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kernelwright.rl.data.synth.engine.operations import ACTIVATIONS, ARITHMETIC, BINARY, Op
+from kernelwright.rl.data.synth.engine.operations import (
+    ACTIVATIONS,
+    ARITHMETIC_OPERATIONS,
+    BINARY,
+    Op,
+)
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 INLINE_SHARE = 0.65
@@ -115,7 +120,7 @@ def _take(sketch: Sketch, steps: list[Step], step: Step) -> None:
 
 
 def _first(sketch: Sketch) -> Step:
-    pool = ACTIVATIONS if sketch.chance(0.55) else ARITHMETIC
+    pool = ACTIVATIONS if sketch.chance(0.55) else ARITHMETIC_OPERATIONS
     # The constants a and b are drawn together: their positions in the lists match.
     op = sketch.rng.choices(pool, [o.weight for o in pool])[0]
     at = sketch.rng.randrange(len(op.a)) if op.a else 0

@@ -46,7 +46,7 @@ class Family:
     """Largest number of operations of a chain."""
 
 
-FAMILIES: tuple[Family, ...] = (
+PROGRAM_FAMILIES: tuple[Family, ...] = (
     Family(elementwise, 3.0, "elementwise"),
     Family(reduction, 3.0, "reductions"),
     Family(softmax, 2.0, "softmax"),
@@ -96,7 +96,7 @@ def draw_program(seed: str, split: Split) -> DrawnProgram | None:
 def _family(rng: random.Random, split: Split) -> Family:
     held = split is Split.HELD_OUT_FAMILY
     # Held-out families are drawn only for their own split.
-    pool = [f for f in FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
+    pool = [f for f in PROGRAM_FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
     # Only families that allow long chains.
     if split is Split.HELD_OUT_DEPTH:
         pool = [f for f in pool if f.deepest > TRAINING_DEPTH]

@@ -88,7 +88,7 @@ ACTIVATIONS: tuple[Op, ...] = (
     _op("tanhshrink", "{x} - libdevice.tanh({x})", "F.tanhshrink({x})", module="nn.Tanhshrink()", weight=0.4),
 )  # fmt: skip
 
-ARITHMETIC: tuple[Op, ...] = (
+ARITHMETIC_OPERATIONS: tuple[Op, ...] = (
     _op("scale", "{x} * {a}", "{x} * {a}", "{a} * {x}", "torch.mul({x}, {a})", a=(0.5, 2.0, 1.5, 0.1, 3.0, 0.25, 1.702),
     constant="scale scaling_factor multiplier scale_factor", weight=3.0, plain=True),
     _op("shift", "{x} + {a}", "{x} + {a}", "torch.add({x}, {a})", "{a} + {x}", a=(1.0, 0.5, 2.0, 3.0, 0.1),
@@ -133,4 +133,4 @@ BINARY: tuple[Op, ...] = (
 )  # fmt: skip
 """Operations with a second tensor or a parameter."""
 
-OPERATIONS = {op.name: op for op in (*ACTIVATIONS, *ARITHMETIC, *BINARY)}
+OPERATIONS = {op.name: op for op in (*ACTIVATIONS, *ARITHMETIC_OPERATIONS, *BINARY)}

@@ -7,7 +7,7 @@ from kernelwright.rl.data.synth.engine.program import DrawnProgram, finish_progr
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 
-BLOCKS = (1024, 1024, 1024, 2048)
+ELEMENTWISE_BLOCKS = (1024, 1024, 1024, 2048)
 
 
 def elementwise(sketch: Sketch, depth: int) -> DrawnProgram:
@@ -41,7 +41,7 @@ def flat_kernel(sketch: Sketch, steps: list) -> None:
     sketch.kernels.append(
         kernel("elementwise_kernel", ["x_ptr", *extra.parameters, "out_ptr", *sizes, "BLOCK"], body)
     )
-    block = sketch.pick(BLOCKS)
+    block = sketch.pick(ELEMENTWISE_BLOCKS)
     values = [source, *extra.values, target, "n", *steps_after.values()]
     sketch.host += [
         f"{target} = torch.empty_like({source})",

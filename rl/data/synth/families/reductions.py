@@ -220,7 +220,7 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
     walk.launch(
         "reduce_kernel",
         sketch.target(),
-        _shape(sketch.current, last_axis, keep, len(sketch.shape)),
+        _shape(sketch.current, last_axis, keep),
         dtype,
     )
 
@@ -295,7 +295,7 @@ def _reduced(shape: tuple[str, ...], last_axis: bool, keep: bool) -> tuple[str, 
     return tuple(n if i != at else "1" for i, n in enumerate(shape) if keep or i != at)
 
 
-def _shape(source: str, last_axis: bool, keep: bool, axes: int) -> str:
+def _shape(source: str, last_axis: bool, keep: bool) -> str:
     unit_axis = ", 1" if keep else ""
     if last_axis:
         return f"(*{source}.shape[:-1]{unit_axis})" if keep else f"{source}.shape[:-1]"

@@ -12,7 +12,7 @@ from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Kind, Split, read_rows
-from kernelwright.rl.data.synth.engine.drawing import FAMILIES, draw_program
+from kernelwright.rl.data.synth.engine.drawing import PROGRAM_FAMILIES, draw_program
 from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate, state_of
 from kernelwright.rl.data.synth.engine.mistakes import MISTAKES, make_mistakes
 from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
@@ -74,7 +74,7 @@ def test_tasks_are_of_many_graphs_and_kernels_are_short():
 
 
 def test_every_family_is_drawn_at_every_depth_and_parses():
-    for family in FAMILIES:
+    for family in PROGRAM_FAMILIES:
         for seed in range(30):
             with suppress(NameTaken):
                 program = family.make(
@@ -126,11 +126,11 @@ def test_a_drawn_kernel_is_right_and_its_broken_versions_are_told_why(evaluator,
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("family", [f.make.__name__ for f in FAMILIES])
+@pytest.mark.parametrize("family", [f.make.__name__ for f in PROGRAM_FAMILIES])
 def test_kernels_of_every_family_pass_the_tools(evaluator, family):
     from kernelwright.tools.problem import Problem
 
-    make = next(f.make for f in FAMILIES if f.make.__name__ == family)
+    make = next(f.make for f in PROGRAM_FAMILIES if f.make.__name__ == family)
     for seed in range(4):
         program = make(Sketch(random.Random(f"{family}/{seed}")), 1 + seed % 3)
         report = evaluator.evaluate(

@@ -12,7 +12,7 @@ from kernelwright.tools.comparison_coverage import OutcomeCoverage
 from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 from kernelwright.tools.expected.searched_draws import Change
 from kernelwright.tools.judging.searching.outcome_search import (
-    MAX_DRAWS,
+    MAX_SEARCH_DRAWS,
     OutcomeSearch,
     numbers_with_bits,
 )
@@ -89,7 +89,7 @@ def test_a_threshold_is_found_whatever_leads_to_it(operand: Operand, bound: floa
     kernel = Kernel(operand, bound)
     search = kernel.searched()
     assert kernel.true
-    assert kernel.calls <= MAX_DRAWS
+    assert kernel.calls <= MAX_SEARCH_DRAWS
     (only,) = search.coverage(kernel.tell()).comparisons
     assert only.outcomes is OutcomeCoverage.BOTH
 

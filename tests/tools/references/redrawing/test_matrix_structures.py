@@ -4,8 +4,8 @@ import torch
 
 from kernelwright.tools.references.redrawing.matrix_structures import (
     ALL,
-    PARTS,
     SELECTED,
+    STRUCTURE_COUNT,
     TWINS,
     count_up,
     draw_structures,
@@ -16,7 +16,7 @@ from kernelwright.tools.references.redrawing.matrix_structures import (
 
 def _drawn(shape: tuple[int, ...], *, are_weights: bool = False) -> list[torch.Tensor]:
     matrices = []
-    for part in range(PARTS):
+    for part in range(STRUCTURE_COUNT):
         torch.manual_seed(5)
         matrix = torch.randn(shape)
         draw_structures([matrix], part, are_weights=are_weights)
@@ -45,7 +45,7 @@ def test_a_convolutions_weight_is_one_matrix() -> None:
 
 
 def test_numbers_of_one_sign_keep_it_and_are_not_made_zero() -> None:
-    for part in range(PARTS):
+    for part in range(STRUCTURE_COUNT):
         matrix = torch.rand(24, 40) + 0.1
         draw_structures([matrix], part, are_weights=False)
         assert (matrix > 0).all()
@@ -64,7 +64,7 @@ def test_symmetric_matrices_stay() -> None:
     square = torch.randn(12, 12)
     square = square + square.T
     kept = square.clone()
-    for part in range(PARTS):
+    for part in range(STRUCTURE_COUNT):
         draw_structures([square], part, are_weights=False)
     assert torch.equal(square, kept)
 

@@ -24,7 +24,7 @@ MAX_RESULTS = 4096
 """Maximum number of observed operations per candidate; further operations are ignored."""
 
 
-MAX_CONSTANTS = 16
+MAX_REPORTED_NUMBERS = 16
 """Maximum number of source constants reported with a result."""
 TO_FLOAT = ("si_to_fp", "ui_to_fp")
 
@@ -153,7 +153,7 @@ def constants_beside(result: ObservedResult) -> list[float]:
     The threshold of a comparison in disguise is among them.
     """
     numbers = {number for operand in reachable([result]) for number in operand.constants}
-    return sorted(numbers, key=abs, reverse=True)[:MAX_CONSTANTS]
+    return sorted(numbers, key=abs, reverse=True)[:MAX_REPORTED_NUMBERS]
 
 
 def lanes_alive(masks: Iterable[Any]) -> Any:

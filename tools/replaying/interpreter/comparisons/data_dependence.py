@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelwright.tools.replaying.interpreter.comparisons.constant_results import (
-    MAX_CONSTANTS,
+    MAX_REPORTED_NUMBERS,
     ObservedResult,
     ResultKind,
     lanes_alive,
@@ -49,10 +49,10 @@ DATA = 3
 KERNEL_FILE = "/candidate.py"
 LIBRARY_FILE = "/triton/language/standard.py"
 LOADS = ("create_load", "create_masked_load")
-PLACES = ("create_get_program_id", "create_make_range")
+POSITION_OPERATIONS = ("create_get_program_id", "create_make_range")
 ADDRESS_AS_NUMBER = "create_ptr_to_int"
 """Its result counts as data: neither sizes nor arguments determine an address."""
-OPERATORS = {
+OPERATION_SIGNS = {
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
     "min": "min", "max": "max", "clampf": "clamp", "and": "and", "or": "or",
     "fadd": "+", "fsub": "-", "fma": "+",
@@ -66,7 +66,7 @@ KEEPING_VALUES = frozenset({
     "int_to_ptr",
 })  # fmt: skip
 """Operations whose result takes as many values as their last data-dependent operand."""
-COMBINING = ("reduce", "associative_scan", "map_elementwise")
+COMBINING_OPERATIONS = ("reduce", "associative_scan", "map_elementwise")
 """Language functions that call functions defined in the kernel."""
 MAX_MASKS = 3
 
@@ -76,9 +76,11 @@ def operator_of(name: str) -> str:
     operations."""
     bare = name.removeprefix("create_")
     if bare.startswith(("fcmp", "icmp")):
-        return OPERATORS[bare[-2:]]
+        return OPERATION_SIGNS[bare[-2:]]
     return (
-        OPERATORS.get(bare[:3], "") if bare.startswith(("min", "max")) else OPERATORS.get(bare, "")
+        OPERATION_SIGNS.get(bare[:3], "")
+        if bare.startswith(("min", "max"))
+        else OPERATION_SIGNS.get(bare, "")
     )
 
 
@@ -87,7 +89,7 @@ _within: list[Sites] = []
 """Stack of call sites at which the language called a function of the kernel on data."""
 
 
-def origin_of(value: Any) -> int:
+def origin_of(value: object) -> int:
     """Returns the origin of a handle's or tensor's values."""
     return (
         int(vars(getattr(value, "handle", value)).get("origin", CONSTANT))
@@ -149,7 +151,7 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
             for argument in arguments:
                 if type(argument) is handle and argument.__dict__.get("origin", CONSTANT) > origin:
                     origin = argument.__dict__["origin"]
-            if name in PLACES:
+            if name in POSITION_OPERATIONS:
                 origin = MOVES
             if origin == CONSTANT:
                 return result
@@ -173,7 +175,7 @@ def _following(name: str, function: Callable[..., Any], handle: Any) -> Callable
     return operation
 
 
-def _note_comparison(name: str, arguments: Sequence[Any], result: Any) -> None:
+def _note_comparison(name: str, arguments: Sequence[Any], result: object) -> None:
     if comparisons := comparisons_of(name, arguments, result):
         result.__dict__["comparisons"] = comparisons.comparisons
         operands = [a.__dict__["data"] for a in arguments if type(a) is type(result)]
@@ -181,7 +183,7 @@ def _note_comparison(name: str, arguments: Sequence[Any], result: Any) -> None:
         comparisons.note(operands, result.__dict__["data"], masks)
 
 
-def _keep_masks(name: str, result: Any, arguments: Sequence[Any], handle: type) -> None:
+def _keep_masks(name: str, result: object, arguments: Sequence[Any], handle: type) -> None:
     shape = result.__dict__["data"].shape
     masks: list[Any] = []
     if name == "create_masked_load":
@@ -202,13 +204,13 @@ def _keep_masks(name: str, result: Any, arguments: Sequence[Any], handle: type) 
 
 
 # ---------------------------------------------------------------------- results
-def result_of(value: Any) -> ObservedResult | None:
+def result_of(value: object) -> ObservedResult | None:
     """Returns the observed result behind a handle or tensor; None if unobserved."""
     result: ObservedResult | None = vars(getattr(value, "handle", value)).get("result")
     return result
 
 
-def _observe(name: str, output: Any, operands: Sequence[Any], handle: type) -> None:
+def _observe(name: str, output: object, operands: Sequence[Any], handle: type) -> None:
     """Adds the values of an operation on data, or on single numbers that follow from the arguments."""
     bare = name.removeprefix("create_")
     operands = _operands_that_vary_it(bare, operands)
@@ -244,7 +246,7 @@ def _note_constants(result: ObservedResult, operands: Sequence[Any], handle: typ
         if (
             type(operand) is not handle
             or origin_of(operand) != CONSTANT
-            or len(result.constants) >= MAX_CONSTANTS
+            or len(result.constants) >= MAX_REPORTED_NUMBERS
         ):
             continue
         values = operand.__dict__["data"]
@@ -295,7 +297,7 @@ class Compared(NamedTuple):
                 comparison.note(values[data], values[other], outcome, live)
 
 
-def comparisons_of(name: str, arguments: Sequence[Any], result: Any) -> Compared | None:
+def comparisons_of(name: str, arguments: Sequence[Any], result: object) -> Compared | None:
     """Returns the comparisons made by a builder operation on data, or on values that follow from
     the launch's arguments; None if there are none."""
     operator, handle = operator_of(name), type(result)
@@ -424,7 +426,7 @@ def carrying_origins(name: str, function: Callable[..., Any]) -> Callable[..., A
             for item in (value if isinstance(value, tuple | list) else (value,))
         ]
         origin = max(map(origin_of, flat), default=CONSTANT)
-        if origin < DATA or name not in COMBINING:
+        if origin < DATA or name not in COMBINING_OPERATIONS:
             result = function(*arguments, **named)
         else:
             result = call_on_data(sites_of_caller(), lambda: function(*arguments, **named))

@@ -26,7 +26,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.outcomes import (
 from kernelwright.tools.trace.trace import Function
 
 MAX_RESULTS_TOLD = 64
-MAX_TEXT = 160
+MAX_LINE_CHARACTERS_SHOWN = 160
 """Maximum length of a source line in a message."""
 
 
@@ -91,7 +91,7 @@ def _result_as_json(result: ObservedResult, files: Mapping[str, Function]) -> di
     }  # fmt: skip
 
 
-def read_results(answer: Any) -> list[ToldResult]:
+def read_results(answer: object) -> list[ToldResult]:
     """Parses reported results and cleans their text. Raises ValueError for a malformed report."""
     try:
         read = [ToldResult.model_validate(result) for result in answer]
@@ -99,7 +99,9 @@ def read_results(answer: Any) -> list[ToldResult]:
         raise ValueError(
             f"results of operations have another form: {type(error).__name__}"
         ) from error
-    return [result.with_(text=clean_text(result.text, MAX_TEXT)) for result in read]
+    return [
+        result.with_(text=clean_text(result.text, MAX_LINE_CHARACTERS_SHOWN)) for result in read
+    ]
 
 
 def _line_of(sites: Sites, files: Mapping[str, Function]) -> tuple[int, str]:
@@ -110,7 +112,11 @@ def _line_of(sites: Sites, files: Mapping[str, Function]) -> tuple[int, str]:
     source_line = (
         None if function is None else candidate_line(function, file_line - function.line + 1, 0)
     )
-    return (source_line.line, source_line.text.strip()[:MAX_TEXT]) if source_line else (0, "")
+    return (
+        (source_line.line, source_line.text.strip()[:MAX_LINE_CHARACTERS_SHOWN])
+        if source_line
+        else (0, "")
+    )
 
 
 def told_comparisons(functions: Mapping[str, Function]) -> list[dict[str, Any]]:
@@ -154,7 +160,7 @@ def read_outcomes(answer: Mapping[str, Any]) -> ToldOutcomes:
     )
 
 
-def read_comparisons(answer: Any) -> list[ToldComparison]:
+def read_comparisons(answer: object) -> list[ToldComparison]:
     """Parses reported comparisons and cleans their text. Raises ValueError for a malformed report."""
     try:
         read = [ToldComparison.model_validate(comparison) for comparison in answer]
@@ -163,7 +169,7 @@ def read_comparisons(answer: Any) -> list[ToldComparison]:
             f"comparisons have not the form of them: {type(error).__name__}"
         ) from error
     return [
-        comparison.with_(text=clean_text(comparison.text, MAX_TEXT))
+        comparison.with_(text=clean_text(comparison.text, MAX_LINE_CHARACTERS_SHOWN))
         for comparison in read
         if comparison.evaluations
     ]

@@ -10,7 +10,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.constant_results impor
     lanes_alive,
 )
 from kernelwright.tools.replaying.interpreter.comparisons.data_dependence import (
-    COMBINING,
+    COMBINING_OPERATIONS,
     DATA,
     KEEPING_VALUES,
     Compared,
@@ -26,7 +26,7 @@ Run = Callable[..., Any]
 Together = Callable[[list[Any], Sequence[bool]], Any]
 
 
-class Step(NamedTuple):
+class RecordedStep(NamedTuple):
     """Operation being recorded."""
 
     name: str
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     """`run` takes the values of `operands`, not the list of all values."""
 
 
-def noting(step: Step, slot_of: Callable[[Any], int]) -> Step:
+def noting(step: RecordedStep, slot_of: Callable[[Any], int]) -> RecordedStep:
     """Returns the step extended to record comparison outcomes, and its values until they vary.
 
     slot_of: maps a handle to the slot of its value.
@@ -52,8 +52,8 @@ def noting(step: Step, slot_of: Callable[[Any], int]) -> Step:
     return _noting_values(_noting_outcomes(step, slot_of), slot_of)
 
 
-def _noting_outcomes(step: Step, slot_of: Callable[[Any], int]) -> Step:
-    if step.name in COMBINING:
+def _noting_outcomes(step: RecordedStep, slot_of: Callable[[Any], int]) -> RecordedStep:
+    if step.name in COMBINING_OPERATIONS:
         return _noting_inside(step)
     compared = comparisons_of(step.name, step.arguments, step.result)
     if compared is None or not step.operands:
@@ -88,7 +88,7 @@ def _noting_of_all(compared: Compared, run: Run, operands: Sequence[int], count:
     return noted
 
 
-def _noting_together(compared: Compared, step: Step, count: int) -> Together:
+def _noting_together(compared: Compared, step: RecordedStep, count: int) -> Together:
     from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
 
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
@@ -100,7 +100,7 @@ def _noting_together(compared: Compared, step: Step, count: int) -> Together:
     return noted
 
 
-def _noting_inside(step: Step) -> Step:
+def _noting_inside(step: RecordedStep) -> RecordedStep:
     """Extends a combination by a function of the kernel: comparisons inside are recorded at each
     call."""
     operands = (*step.arguments, *step.named.values())
@@ -125,7 +125,7 @@ def _noting_inside(step: Step) -> Step:
     )
 
 
-def _noting_values(step: Step, slot_of: Callable[[Any], int]) -> Step:
+def _noting_values(step: RecordedStep, slot_of: Callable[[Any], int]) -> RecordedStep:
     """Extends a step to record its values, as long as they are equal."""
     keeps = step.name.removeprefix("create_") in KEEPING_VALUES
     if keeps or isinstance(step.result, list | tuple) or step.result is None:
@@ -162,7 +162,7 @@ def _run_noting_values(
     return quick if is_quick else of_all
 
 
-def _noting_values_together(result: ObservedResult, step: Step, count: int) -> Together:
+def _noting_values_together(result: ObservedResult, step: RecordedStep, count: int) -> Together:
     from kernelwright.tools.replaying.interpreter.recording.whole_batches import aligned
 
     def noted(values: list[Any], leads: Sequence[bool]) -> Any:
@@ -175,7 +175,7 @@ def _noting_values_together(result: ObservedResult, step: Step, count: int) -> T
     return noted
 
 
-def _run_batch(step: Step, values: list[Any], leads: Sequence[bool], count: int) -> Any:
+def _run_batch(step: RecordedStep, values: list[Any], leads: Sequence[bool], count: int) -> Any:
     """Runs a step for a batch of programs. Raises ValueError if the step has no such form.
 
     values: those of `count` operands, then those of masks. If no operand differs between programs,

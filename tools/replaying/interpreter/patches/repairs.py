@@ -322,7 +322,7 @@ def check_promised_multiples() -> None:
 
     original = interpreter.TensorHandle.set_attr
 
-    def set_attr(self: Any, key: str, value: Any) -> None:
+    def set_attr(self: Any, key: str, value: object) -> None:
         is_number = self.data.size == 1 and np.issubdtype(self.data.dtype, np.integer)
         if key == "tt.divisibility" and is_number and not self.dtype.is_ptr():
             number, multiple = int(self.data.item()), int(value[0])

@@ -59,8 +59,8 @@ class BatchGuard(Guard):
 
     def load(
         self,
-        addresses: Any,
-        mask: Any,
+        addresses: np.ndarray,
+        mask: np.ndarray,
         other: Any,
         dtype: Any,
         volatile: bool,
@@ -71,7 +71,7 @@ class BatchGuard(Guard):
             self._meets()
         return super().load(addresses, mask, other, dtype, False)
 
-    def store(self, addresses: Any, values: Any, mask: Any) -> None:
+    def store(self, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) -> None:
         """Stores elements as `Guard.store` does. Raises CannotRunTogether if another program wrote
         them."""
         active = addresses[mask]
@@ -93,7 +93,7 @@ class BatchGuard(Guard):
 
     def atomic(
         self,
-        addresses: Any,
+        addresses: np.ndarray,
         mask: Any | None,
         size: int,
         order: MemoryOrder,
@@ -147,7 +147,7 @@ class BatchGuard(Guard):
         if self.trouble is None or not isinstance(trouble, ReadsOwnOutput):
             self.trouble = trouble
 
-    def _numbers(self, addresses: Any, mask: Any) -> Any:
+    def _numbers(self, addresses: np.ndarray, mask: np.ndarray) -> Any:
         """Returns the program number of each active lane, or a single number; None if several
         programs share the access."""
         if np.ndim(self.who) == 0:
@@ -156,13 +156,13 @@ class BatchGuard(Guard):
         return np.broadcast_to(spread, addresses.shape)[mask]
 
     # ------------------------------------------------------------------ what is read and written
-    def _elements(self, storage: int, addresses: Any, size: int) -> Any:
+    def _elements(self, storage: int, addresses: np.ndarray, size: int) -> Any:
         """Returns indices of whole elements of a storage that is about to be written. Raises
         CannotRunTogether."""
         self.writes.before_write(storage, size)
         return self._element_indices(storage, addresses, size)
 
-    def _element_indices(self, storage: int, addresses: Any, size: int) -> Any:
+    def _element_indices(self, storage: int, addresses: np.ndarray, size: int) -> Any:
         shadow = self.writes.shadow(storage)
         if shadow.grain != size or bool(
             ((addresses - np.uint64(shadow.start)) % np.uint64(size)).any()
@@ -170,7 +170,7 @@ class BatchGuard(Guard):
             self._refuse(CannotRunTogether())  # elements of two sizes, or between two of them
         return shadow.element_indices(addresses)
 
-    def _claim(self, storage: int, elements: Any, numbers: Any) -> None:
+    def _claim(self, storage: int, elements: np.ndarray, numbers: object) -> None:
         if storage in self._read and not self.element_by_element:
             self._refuse(ReadsOwnOutput())
         writers = self.writes.shadow(storage).writers
@@ -183,7 +183,7 @@ class BatchGuard(Guard):
             raise CannotRunTogether
 
     def _note_read(
-        self, storage: int, addresses: Any, mask: Any, size: int, active: Any | None
+        self, storage: int, addresses: np.ndarray, mask: np.ndarray, size: int, active: Any | None
     ) -> None:
         if active is None and (storage < 0 or self.element_by_element):
             active = addresses[mask]
@@ -201,7 +201,7 @@ class BatchGuard(Guard):
         if self._written is not None and any(self._written.is_written(s) for s in storages):
             self._refuse(ReadsOwnOutput())
 
-    def _remember(self, active: Any, numbers: Any, storages: list[int], size: int) -> None:
+    def _remember(self, active: Any, numbers: object, storages: list[int], size: int) -> None:
         self._noted += active.size
         if self._noted > MAX_REMEMBERED_READS:
             self._refuse(CannotRunTogether())

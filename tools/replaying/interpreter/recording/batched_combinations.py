@@ -15,9 +15,9 @@ import numpy as np
 from kernelwright.tools.replaying.interpreter.recording.language import Language, array
 from kernelwright.tools.replaying.interpreter.recording.whole_batches import Batched, agrees
 
-NAMES = {"reduce": "keep_dims", "associative_scan": "reverse"}
+LAST_PARAMETERS = {"reduce": "keep_dims", "associative_scan": "reverse"}
 """Operation -> its last parameter."""
-MAX_ELEMENTS = 1 << 18
+MAX_COMBINED_ELEMENTS = 1 << 18
 """Maximum number of elements per combined block: Triton limits the size of a block."""
 
 
@@ -35,20 +35,20 @@ def parse_combination(
 ) -> Combination | None:
     """Reads the parameters from the operation's arguments; None for a form of call that is not
     supported."""
-    parameters = ("input", "axis", "combine_fn", NAMES[name])
+    parameters = ("input", "axis", "combine_fn", LAST_PARAMETERS[name])
     values_by_name = dict(zip(parameters, arguments, strict=False))
     values_by_name |= {
         k: v for k, v in named.items() if not k.startswith("_")
     }  # the language's own, which is not looked at
     if not {"input", "axis", "combine_fn"} <= values_by_name.keys() <= {*parameters}:
         return None
-    last = values_by_name.get(NAMES[name], False)
+    last = values_by_name.get(LAST_PARAMETERS[name], False)
     if type(values_by_name["axis"]) not in (int, type(None)) or not isinstance(last, bool):
         return None
     return Combination(values_by_name["axis"], values_by_name["combine_fn"], last)
 
 
-def tensors_of(value: Any, lang: Language) -> list[Any]:
+def tensors_of(value: object, lang: Language) -> list[Any]:
     """Returns the tensors that an operation combines; empty if they are not all tensors."""
     parts = list(value) if type(value) is tuple else [value]
     return parts if all(isinstance(part, lang.tensor) for part in parts) else []
@@ -111,8 +111,8 @@ class _Call(NamedTuple):
 
 
 def together(
-    name: str, function: Callable[..., Any], value: Any, combination: Combination, result: Any, moves: Sequence[bool],
-    lang: Language,
+    name: str, function: Callable[..., Any], value: object, combination: Combination, result: object,
+    moves: Sequence[bool], lang: Language,
 ) -> Batched | None:  # fmt: skip
     """Returns the batched form of an operation; None if its results differ from those of two single
     programs.
@@ -129,13 +129,13 @@ def together(
     call = _Call(
         function,
         combination,
-        NAMES[name],
+        LAST_PARAMETERS[name],
         type(value) is tuple,
         tuple(t.type for t in tensors),
         lang,
     )
     templates = [np.zeros_like(output) for output in call.of_one(*operands)]
-    at_once = max(1, MAX_ELEMENTS // max(operands[0].size, 1))
+    at_once = max(1, MAX_COMBINED_ELEMENTS // max(operands[0].size, 1))
 
     def combined(values: list[Any], leads: Sequence[bool]) -> Any:
         count = next(len(v) for v, lead in zip(values, leads, strict=True) if lead)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.tools.replaying.interpreter.recording import whole_batches
 from kernelwright.tools.replaying.interpreter.recording.batched_combinations import (
-    NAMES,
+    LAST_PARAMETERS,
     parse_combination,
     tensors_of,
     together,
@@ -57,7 +57,7 @@ def handles_of(call: RecordedCall) -> list[Any]:
     """Returns the handles that come first in the arguments; empty if they are passed in any other
     way."""
     lang, arguments = language(), call.arguments
-    if call.name in NAMES:
+    if call.name in LAST_PARAMETERS:
         return [tensor.handle for tensor in tensors_of(arguments[0], lang)] if arguments else []
     handles: list[Any] = []
     for position, argument in enumerate(() if call.named else arguments):
@@ -75,7 +75,7 @@ def fast_paths_of(call: RecordedCall, handles: Sequence[Any], moves: Sequence[bo
         return _NONE
     find: Callable[[RecordedCall, Sequence[Any], Sequence[bool]], FastPaths] = _of_pure
     variant: Any
-    if call.name in NAMES:
+    if call.name in LAST_PARAMETERS:
         combination = parse_combination(call.name, call.arguments, call.named)
         if combination is None:
             return _NONE
@@ -105,7 +105,7 @@ def _form(handle: Any, moves: bool) -> tuple[Any, ...]:
     return str(handle.dtype), data.dtype, data.shape, moves
 
 
-def _form_of_result(result: Any) -> tuple[Any, ...]:
+def _form_of_result(result: object) -> tuple[Any, ...]:
     if result is None:
         return ()
     lang = language()

@@ -128,7 +128,7 @@ def array(handle: Any) -> Any:
     return vars(handle)["data"]
 
 
-def taking_arrays(run: Callable[..., Any], result: Any, lang: Language) -> Callable[..., Any]:
+def taking_arrays(run: Callable[..., Any], result: object, lang: Language) -> Callable[..., Any]:
     """Wraps `run` so that handles and tensors in its result become NumPy arrays."""
     if isinstance(result, lang.tensor):
         return lambda values: run(values).handle.data

@@ -36,19 +36,19 @@ class _Probe:
     """Stand-in for the builder that captures the NumPy function which a method passes to
     `binary_op` and the like."""
 
-    def binary_op(self, lhs: Any, rhs: Any, function: Any) -> Any:
+    def binary_op(self, lhs: Any, rhs: Any, function: object) -> Any:
         """Returns the number of operands and the NumPy function."""
         return 2, function
 
-    def unary_op(self, value: Any, function: Any) -> Any:
+    def unary_op(self, value: object, function: object) -> Any:
         """Returns the number of operands and the NumPy function."""
         return 1, function
 
-    def ternary_op(self, first: Any, second: Any, third: Any, function: Any) -> Any:
+    def ternary_op(self, first: Any, second: Any, third: Any, function: object) -> Any:
         """Returns the number of operands and the NumPy function."""
         return 3, function
 
-    def cast_impl(self, value: Any, type_: Any) -> Any:
+    def cast_impl(self, value: object, type_: Any) -> Any:
         """Returns 0 operands, which stands for a conversion of types."""
         return 0, None
 
@@ -81,7 +81,7 @@ class Quick:
         self._elementwise = elementwise(builder)
 
     def of(
-        self, name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
+        self, name: str, handles: Sequence[Any], trailing: Sequence[Any], result: object
     ) -> Arrays | None:
         """Returns a function from the operands' arrays to the result array; None if there is none.
 
@@ -103,7 +103,7 @@ class Quick:
 
     @staticmethod
     def _shaped(
-        name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
+        name: str, handles: Sequence[Any], trailing: Sequence[Any], result: object
     ) -> Arrays | None:
         shape = result.data.shape
         dtype = result.data.dtype
@@ -147,7 +147,7 @@ def _astype(dtype: Any) -> Arrays:
 
 
 def _elementwise_candidates(
-    kind: int, function: Any, handles: Sequence[Any], dtype: Any
+    kind: int, function: object, handles: Sequence[Any], dtype: Any
 ) -> tuple[Arrays, ...]:
     """Returns candidate NumPy functions for an elementwise operation, the plain function first."""
     if kind == 0 and len(handles) == 1:
@@ -220,7 +220,7 @@ def reduction_of(
 
 
 def quick_reduction(
-    arguments: Sequence[Any], named: Mapping[str, Any], result: Any, tensor: Any
+    arguments: Sequence[Any], named: Mapping[str, Any], result: object, tensor: Any
 ) -> Arrays | None:
     """Returns a NumPy form of a sum or extreme of a single tensor; None for other reductions.
 
@@ -261,7 +261,7 @@ def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> A
     )
 
 
-def _store(pointers: Any, value: Any, mask: Any) -> Arrays | None:
+def _store(pointers: Any, value: object, mask: Any) -> Arrays | None:
     shape = pointers.data.shape
     guards = guarded_memory.current
     if value.data.shape != shape or (mask is not None and mask.data.shape != shape):

@@ -182,7 +182,7 @@ def _flat(part: Any) -> list[Any]:
     return [leaf for inner in part for leaf in _flat(inner)] if isinstance(part, tuple) else [part]
 
 
-def _form_of(value: Any, handles: list[Any]) -> Any:
+def _form_of(value: object, handles: list[Any]) -> Any:
     lang = language()
     if isinstance(value, lang.tensor):
         if type(value.handle) is not lang.handle:

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelwright.tools.replaying.interpreter.comparisons import data_dependence
-from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import Step, noting
+from kernelwright.tools.replaying.interpreter.comparisons.recorded_steps import RecordedStep, noting
 from kernelwright.tools.replaying.interpreter.recording import watched_language
 from kernelwright.tools.replaying.interpreter.recording.fast_paths import (
     RecordedCall,
@@ -161,7 +161,7 @@ class Recorder:
         finally:
             self.busy -= 1
 
-    def read(self, handle: Any, data: Any) -> None:
+    def read(self, handle: Any, data: object) -> None:
         """Handles an access by Python to a value's contents outside of operations."""
         slot = self._ids.get(id(handle))
         if self.busy or self.failed or slot is None or slot in self._decided:
@@ -253,7 +253,7 @@ class Recorder:
         return True
 
     # ------------------------------------------------------------------ what is noted
-    def _know(self, value: Any, slot: int) -> None:
+    def _know(self, value: object, slot: int) -> None:
         self._ids[id(value)] = slot
         self._alive.append(value)
 
@@ -263,7 +263,7 @@ class Recorder:
             id(v) in ids or (type(v) not in self._plain and self._is_used(v)) for v in values
         )
 
-    def _is_used(self, value: Any) -> bool:
+    def _is_used(self, value: object) -> bool:
         if isinstance(value, list | tuple):
             return self._used(value)
         return (
@@ -271,7 +271,7 @@ class Recorder:
             in self._ids
         )
 
-    def _slots(self, value: Any) -> Iterator[int]:
+    def _slots(self, value: object) -> Iterator[int]:
         """Yields slots of all program-dependent values in an argument."""
         if isinstance(value, list | tuple):
             for item in value:
@@ -279,7 +279,7 @@ class Recorder:
         elif self._is_used(value):
             yield self._ids[id(value.handle if isinstance(value, self._lang.tensor) else value)]
 
-    def _new(self, value: Any) -> int:
+    def _new(self, value: object) -> int:
         self._node.fresh.append(value)
         self._count += 1
         return self._count - 1
@@ -290,7 +290,7 @@ class Recorder:
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         named: dict[str, Any],
-        result: Any,
+        result: object,
     ) -> None:
         self._steps += 1
         call = RecordedCall(name, function, arguments, named, result)
@@ -302,7 +302,7 @@ class Recorder:
             self._original_call(function, arguments, named), result, self._lang
         )
         step = noting(
-            Step(name, arguments, named, result, run, paths.together, operands, quick),
+            RecordedStep(name, arguments, named, result, run, paths.together, operands, quick),
             self._operand,
         )
         run = step.run
@@ -337,7 +337,7 @@ class Recorder:
                 )
         self._step_index = len(self._node.steps)
 
-    def _form(self, value: Any, slot: int) -> Any:
+    def _form(self, value: object, slot: int) -> Any:
         """Returns the form of an operation's result whose array is value number `slot`."""
         lang = self._lang
         if value is None:
@@ -377,7 +377,7 @@ class Recorder:
             **{key: make(values) for key, make in by_name.items()},
         )
 
-    def _maker(self, value: Any) -> Maker:
+    def _maker(self, value: object) -> Maker:
         """Returns a function from all values to the argument."""
         lang = self._lang
         if not self._is_used(value):

@@ -28,7 +28,7 @@ class Watcher(Protocol):
     ) -> Any:
         """Runs an operation of the kernel."""
 
-    def read(self, handle: Any, data: Any) -> None:
+    def read(self, handle: Any, data: object) -> None:
         """Handles an access by Python to a value's contents."""
 
 
@@ -111,5 +111,5 @@ def _data_of(handle: Any) -> Any:
     return data
 
 
-def _set_data(handle: Any, data: Any) -> None:
+def _set_data(handle: Any, data: object) -> None:
     handle.__dict__["data"] = data
