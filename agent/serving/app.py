@@ -44,6 +44,12 @@ STATUS_OF_CODE = {
 UNREADABLE_MESSAGE = (
     "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
 )
+MESSAGE_OF_STATUS = {
+    400: UNREADABLE_MESSAGE,
+    404: "there is no such route: GET /openapi.json lists them",
+    405: "this route takes other methods, which the header Allow names",
+}
+"""Messages in place of the framework's, by status."""
 CODE_OF_STATUS = {
     401: Code.UNAUTHORIZED,
     404: Code.NOT_FOUND,
@@ -82,7 +88,7 @@ def make_app(context: ServerContext, body_seconds: float = BODY_SECONDS) -> Fast
 
     app = FastAPI(
         title="Kernelwright judge", version=version("kernelwright") or "(not installed)", lifespan=lifespan,
-        docs_url=None, redoc_url=None,
+        docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     app.state.context = context
     for routes in (
@@ -197,7 +203,7 @@ def _says_json(request: Request) -> bool:
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = CODE_OF_STATUS.get(error.status_code, Code.INVALID)
-    message = UNREADABLE_MESSAGE if error.status_code == 400 else str(error.detail)
+    message = MESSAGE_OF_STATUS.get(error.status_code) or str(error.detail)
     request.app.state.context.metrics.refused(code.value)
     return _answer(error.status_code, code, message, dict(error.headers or {}))
 

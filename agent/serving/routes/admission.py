@@ -18,7 +18,10 @@ LOOPBACK_HOST_PATTERN = re.compile(
 )
 """Allowed host names of a server without tokens."""
 
-NO_TOKEN_MESSAGE = "send a token of the server's token file: Authorization: Bearer TOKEN"
+NO_TOKEN_MESSAGE = (
+    "send a token of this server (of its token file, or of the address that it printed) in the "
+    "header Authorization: Bearer TOKEN"
+)
 OTHER_HOST_MESSAGE = (
     "a server without tokens answers to 127.0.0.1 and localhost only: use that, or start "
     "it with --token-file"

@@ -121,6 +121,20 @@ def test_what_is_no_json_is_refused(http):
     assert (answer.status_code, code_of(answer)) == (422, "invalid")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "says"),
+    [
+        ("GET", "/v1/nothing", 404, "GET /openapi.json"),
+        ("POST", "/v1/verdicts/", 404, "GET /openapi.json"),
+        ("PUT", "/v1/verdicts", 405, "Allow"),
+    ],
+)
+def test_an_address_that_is_no_route_is_told_what_is(http, method, path, status, says):
+    answer = http.request(method, path, json={})
+    assert answer.status_code == status
+    assert says in ErrorBody.model_validate_json(answer.content).error.message
+
+
 def test_a_wrong_token_opens_no_route_but_those_that_need_none(http, server):
     paths = json.loads(httpx2.get(f"{server.url}/openapi.json").content)["paths"]
     routes = [(method, path) for path, methods in paths.items() for method in methods]
