@@ -241,15 +241,15 @@ def _with_gradient(
     return tuple(reached)
 
 
-def _leaf(value: object) -> Any:
+def _leaf(value: Any) -> Any:
     return value.detach().requires_grad_() if _is_floating(value) else value
 
 
-def _has_gradient(value: object) -> bool:
+def _has_gradient(value: Any) -> bool:
     return _is_floating(value) and bool(value.requires_grad)
 
 
-def _is_floating(value: object) -> bool:
+def _is_floating(value: Any) -> bool:
     return _is_tensor(value) and bool(value.is_floating_point())
 
 

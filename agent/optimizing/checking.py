@@ -108,7 +108,7 @@ def _in_float64(model: torch.nn.Module, inputs: Any) -> list[torch.Tensor] | Non
     """Returns the outputs in float64; None if the model cannot run in float64."""
     from torch.utils import _pytree
 
-    def widened(value: object) -> Any:
+    def widened(value: Any) -> Any:
         is_tensor = hasattr(value, "is_floating_point") and value.is_floating_point()
         return value.double() if is_tensor else value
 

@@ -51,7 +51,7 @@ def constant_inputs(draws: Sequence[Sequence[Any]]) -> tuple[int, ...]:
 
 
 def redraw_constant_inputs(
-    prepared: PreparedProblem, model: torch.nn.Module | None, inputs: list[Any], seed: int
+    prepared: PreparedProblem, model: Any, inputs: list[Any], seed: int
 ) -> tuple[int, ...]:
     """Redraws the constant inputs of a prepared problem, modifying the list. Returns their indices.
 

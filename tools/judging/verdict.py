@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparison_coverage import Coverage
@@ -95,7 +95,7 @@ class VerdictProcess:
         candidate: TracedCandidate,
         seed: int,
         rules: Rules,
-        binaries: Mapping[str, Any] | None,
+        binaries: Any,
         progress: Callable[[str], None],
         before_base: Callable[[], None] = lambda: None,
     ) -> None:

@@ -43,7 +43,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _in_order_of_memory(a: torch.Tensor, b: torch.Tensor) -> tuple[Any, Any]:
     """Returns both with axes in the order of a's strides, longest first, so that a transposed pair
     needs no copy."""
-    order = sorted(range(a.dim()), key=lambda axis: -a.stride(axis))
+    order = sorted(range(a.dim()), key=lambda axis: -a.stride()[axis])
     return a.permute(order).contiguous(), b.permute(order).contiguous()
 
 

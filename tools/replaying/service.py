@@ -360,7 +360,7 @@ def _described(output: object) -> Message:
     return describe(output).model_dump(mode="json")
 
 
-def is_finite(value: object) -> bool:
+def is_finite(value: Any) -> bool:
     """Returns True if an input has neither infinities nor NaN."""
     import torch
 

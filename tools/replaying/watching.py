@@ -336,7 +336,7 @@ def _smallest(tensors: list[Any]) -> list[Any]:
 def _memory(tensor: torch.Tensor) -> Any:
     """Returns the elements in memory order, one-dimensional; those of a tensor with holes or
     overlaps in logical order."""
-    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride()[d])
     return tensor.detach().permute(order).reshape(-1)
 
 

@@ -81,8 +81,8 @@ class Deferred:
         if min(size) > 0:
             self._tape.launched(self._key, size, arguments)
 
-    def __getitem__(self, grid: object) -> Callable[..., None]:
-        def runner(*args: Any, stream: object = None) -> None:
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def runner(*args: Any, stream: Any = None) -> None:
             self._launch((*tuple(grid), 1, 1)[:3], args)
 
         return runner

@@ -61,7 +61,7 @@ def _register_fields(cls: Any) -> None:
     torch.utils._pytree.register_pytree_node(cls, flatten, unflatten)
 
 
-def plain_outputs(outputs: object) -> Any:
+def plain_outputs(outputs: Any) -> Any:
     """Returns outputs with every dataclass of another module than the problem's as a dictionary of its fields, such as
     an output of transformers: a draft cannot name its class.
     """

@@ -138,7 +138,7 @@ def get_init_inputs():
 def test_a_reference_that_loops_ends_with_its_cancelled_verdict_and_is_not_remembered(
     judging, monkeypatch
 ):
-    monkeypatch.setattr(judging_module, "CANCEL_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(judging_module, "CALL_CANCEL_GRACE_SECONDS", 0.5)
 
     async def cancel(client: Client) -> tuple[dict[str, Any], float]:
         looping = await ask(

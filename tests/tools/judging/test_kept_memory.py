@@ -216,7 +216,7 @@ def test_a_candidate_that_finds_no_memory_is_asked_again_alone(zygote, monkeypat
             return failure
 
     with on_a_small_gpu(zygote, monkeypatch, layers=4) as judge:
-        monkeypatch.setattr(judging, "Verdict", OnceWithoutRoom)
+        monkeypatch.setattr(judging, "VerdictProcess", OnceWithoutRoom)
         asked(judge, 1)
         base = judging.AtSize(index=0, problem=problem(2))
         rules = Rules(own_work=Rule.parse("strict"), seconds=9)

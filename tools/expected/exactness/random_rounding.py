@@ -96,7 +96,7 @@ def _may_be_taken_apart(func: OpOverload) -> bool:
     return not writes_in_place and may_round(func, ())
 
 
-def _name_of(func: OpOverload) -> str:
+def _name_of(func: object) -> str:
     return str(func.overloadpacket.__name__) if isinstance(func, torch._ops.OpOverload) else ""
 
 

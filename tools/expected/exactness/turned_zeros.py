@@ -71,7 +71,7 @@ def _stay_zero_of_infinities(
     their shape."""
     import torch
 
-    def infinite(value: object) -> Any:
+    def infinite(value: Any) -> Any:
         is_own = (
             isinstance(value, torch.Tensor)
             and value.is_floating_point()

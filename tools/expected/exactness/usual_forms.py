@@ -42,7 +42,7 @@ def _finite_forms() -> dict[str, Callable[..., Any]]:
 
 
 def finite_form(
-    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> Callable[..., Any] | None:
     """Returns the usual form of an operator, or one that is finite for every number; None without
     one."""
@@ -51,7 +51,7 @@ def finite_form(
 
 
 def usual_form(
-    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> Callable[..., Any] | None:
     """Returns the usual form of an operator for these arguments; None without one."""
     form = forms_by_name().get(func.overloadpacket.__name__)

@@ -41,7 +41,7 @@ class Extents:
         index = bisect_right(self.starts, low) - 1
         return index if index >= 0 and high <= self.ends[index] else -1
 
-    def storage_indices(self, addresses: np.ndarray, size: int) -> Any:
+    def storage_indices(self, addresses: Any, size: int) -> Any:
         """Returns the index of the storage of `size` bytes at each address, or -1."""
         if not self.starts:
             return np.full(addresses.shape, -1)

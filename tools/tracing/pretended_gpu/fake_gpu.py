@@ -11,7 +11,7 @@ import ctypes
 import multiprocessing
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,11 +232,7 @@ class Fakes(FakeTensorMode):
         super().__init__(allow_non_fake_inputs=True)
 
     def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: Types,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: OpOverload, types: Types, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         if (number := VALUES.number(func, args)) is not None:

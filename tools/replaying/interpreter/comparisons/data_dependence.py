@@ -183,7 +183,7 @@ def _note_comparison(name: str, arguments: Sequence[Any], result: object) -> Non
         comparisons.note(operands, result.__dict__["data"], masks)
 
 
-def _keep_masks(name: str, result: object, arguments: Sequence[Any], handle: type) -> None:
+def _keep_masks(name: str, result: Any, arguments: Sequence[Any], handle: type) -> None:
     shape = result.__dict__["data"].shape
     masks: list[Any] = []
     if name == "create_masked_load":
@@ -297,7 +297,7 @@ class Compared(NamedTuple):
                 comparison.note(values[data], values[other], outcome, live)
 
 
-def comparisons_of(name: str, arguments: Sequence[Any], result: object) -> Compared | None:
+def comparisons_of(name: str, arguments: Sequence[Any], result: Any) -> Compared | None:
     """Returns the comparisons made by a builder operation on data, or on values that follow from
     the launch's arguments; None if there are none."""
     operator, handle = operator_of(name), type(result)

@@ -91,7 +91,7 @@ def _result_as_json(result: ObservedResult, files: Mapping[str, Function]) -> di
     }  # fmt: skip
 
 
-def read_results(answer: object) -> list[ToldResult]:
+def read_results(answer: Any) -> list[ToldResult]:
     """Parses reported results and cleans their text. Raises ValueError for a malformed report."""
     try:
         read = [ToldResult.model_validate(result) for result in answer]
@@ -160,7 +160,7 @@ def read_outcomes(answer: Mapping[str, Any]) -> ToldOutcomes:
     )
 
 
-def read_comparisons(answer: object) -> list[ToldComparison]:
+def read_comparisons(answer: Any) -> list[ToldComparison]:
     """Parses reported comparisons and cleans their text. Raises ValueError for a malformed report."""
     try:
         read = [ToldComparison.model_validate(comparison) for comparison in answer]

@@ -170,7 +170,7 @@ class BatchGuard(Guard):
             self._refuse(CannotRunTogether())  # elements of two sizes, or between two of them
         return shadow.element_indices(addresses)
 
-    def _claim(self, storage: int, elements: np.ndarray, numbers: object) -> None:
+    def _claim(self, storage: int, elements: np.ndarray, numbers: Any) -> None:
         if storage in self._read and not self.element_by_element:
             self._refuse(ReadsOwnOutput())
         writers = self.writes.shadow(storage).writers
@@ -201,7 +201,7 @@ class BatchGuard(Guard):
         if self._written is not None and any(self._written.is_written(s) for s in storages):
             self._refuse(ReadsOwnOutput())
 
-    def _remember(self, active: Any, numbers: object, storages: list[int], size: int) -> None:
+    def _remember(self, active: Any, numbers: Any, storages: list[int], size: int) -> None:
         self._noted += active.size
         if self._noted > MAX_REMEMBERED_READS:
             self._refuse(CannotRunTogether())

@@ -248,7 +248,7 @@ class _Branch:
         )
 
 
-def _select_programs(value: object, indices: list[int]) -> Any:
+def _select_programs(value: Any, indices: list[int]) -> Any:
     if value is None:
         return None
     return [part[indices] for part in value] if isinstance(value, list) else value[indices]

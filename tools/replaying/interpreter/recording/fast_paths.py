@@ -105,7 +105,7 @@ def _form(handle: Any, moves: bool) -> tuple[Any, ...]:
     return str(handle.dtype), data.dtype, data.shape, moves
 
 
-def _form_of_result(result: object) -> tuple[Any, ...]:
+def _form_of_result(result: Any) -> tuple[Any, ...]:
     if result is None:
         return ()
     lang = language()

@@ -81,7 +81,7 @@ class Quick:
         self._elementwise = elementwise(builder)
 
     def of(
-        self, name: str, handles: Sequence[Any], trailing: Sequence[Any], result: object
+        self, name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
     ) -> Arrays | None:
         """Returns a function from the operands' arrays to the result array; None if there is none.
 
@@ -103,7 +103,7 @@ class Quick:
 
     @staticmethod
     def _shaped(
-        name: str, handles: Sequence[Any], trailing: Sequence[Any], result: object
+        name: str, handles: Sequence[Any], trailing: Sequence[Any], result: Any
     ) -> Arrays | None:
         shape = result.data.shape
         dtype = result.data.dtype
@@ -147,7 +147,7 @@ def _astype(dtype: Any) -> Arrays:
 
 
 def _elementwise_candidates(
-    kind: int, function: object, handles: Sequence[Any], dtype: Any
+    kind: int, function: Any, handles: Sequence[Any], dtype: Any
 ) -> tuple[Arrays, ...]:
     """Returns candidate NumPy functions for an elementwise operation, the plain function first."""
     if kind == 0 and len(handles) == 1:
@@ -261,7 +261,7 @@ def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> A
     )
 
 
-def _store(pointers: Any, value: object, mask: Any) -> Arrays | None:
+def _store(pointers: Any, value: Any, mask: Any) -> Arrays | None:
     shape = pointers.data.shape
     guards = guarded_memory.current
     if value.data.shape != shape or (mask is not None and mask.data.shape != shape):

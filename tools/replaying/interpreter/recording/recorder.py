@@ -161,7 +161,7 @@ class Recorder:
         finally:
             self.busy -= 1
 
-    def read(self, handle: Any, data: object) -> None:
+    def read(self, handle: Any, data: Any) -> None:
         """Handles an access by Python to a value's contents outside of operations."""
         slot = self._ids.get(id(handle))
         if self.busy or self.failed or slot is None or slot in self._decided:
@@ -337,7 +337,7 @@ class Recorder:
                 )
         self._step_index = len(self._node.steps)
 
-    def _form(self, value: object, slot: int) -> Any:
+    def _form(self, value: Any, slot: int) -> Any:
         """Returns the form of an operation's result whose array is value number `slot`."""
         lang = self._lang
         if value is None:
@@ -377,7 +377,7 @@ class Recorder:
             **{key: make(values) for key, make in by_name.items()},
         )
 
-    def _maker(self, value: object) -> Maker:
+    def _maker(self, value: Any) -> Maker:
         """Returns a function from all values to the argument."""
         lang = self._lang
         if not self._is_used(value):

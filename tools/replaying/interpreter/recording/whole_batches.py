@@ -111,7 +111,7 @@ def shaped(
 
 
 def reduction(
-    arguments: Sequence[Any], named: Mapping[str, Any], result: object, single: Arrays
+    arguments: Sequence[Any], named: Mapping[str, Any], result: Any, single: Arrays
 ) -> Batched | None:
     """Returns the batched form of a sum or extreme; None for other reductions.
 
@@ -133,7 +133,7 @@ def reduction(
 
 def of_pure(
     name: str, function: Callable[..., Any], handles: Sequence[Any], moves: Sequence[bool], trailing: Sequence[Any],
-    result: object, quick: Arrays | None,
+    result: Any, quick: Arrays | None,
 ) -> Batched:  # fmt: skip
     """Returns the batched form of a pure builder operation, program by program if no faster form is
     exact.
