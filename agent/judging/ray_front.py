@@ -139,7 +139,7 @@ class FrontTasks:
         problem: Problem,
         source: str,
         selection: Selection,
-        asked: Options,
+        options: Options,
         seed: int,
         say: Callable[[str], None],
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
@@ -148,7 +148,7 @@ class FrontTasks:
         and of the task's Front.
         """
         ask = FrontRequest(
-            problem=problem, source=source, selection=selection, options=asked, seed=seed, device=self._device,
+            problem=problem, source=source, selection=selection, options=options, seed=seed, device=self._device,
             target=self._target,
         )  # fmt: skip
         answer = self._answer(ask, say)

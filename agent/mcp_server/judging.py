@@ -334,10 +334,10 @@ class ServerJudge(ClosingContext):
         problem = self._problems.get(verdict_id)
         if verdict_id not in under_way or problem is None:
             return
-        wanted = under_way - self._cancelled
-        if all(self._problems.get(other) != problem for other in wanted):
+        uncancelled = under_way - self._cancelled
+        if all(self._problems.get(other) != problem for other in uncancelled):
             reference_trials().stop(problem)
-        if wanted:
+        if uncancelled:
             return
         with self._opening:
             evaluators = list(self._evaluators.values())

@@ -176,7 +176,7 @@ class OnlineBatches:
         duration = max(time.monotonic() - self._asked_since, 1e-9)
         self._judged, self._asked_since = totals, time.monotonic()
         judged = totals.judged - before.judged
-        requested = totals.asked - before.asked
+        requested = totals.requested - before.requested
         return {
             "seconds/judging": (totals.seconds - before.seconds) / self._judges.workers,
             "verdicts": float(judged),

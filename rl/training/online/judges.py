@@ -56,7 +56,7 @@ class PendingVerdict(NamedTuple):
 class JudgingTotals(Value):
     """Counts of the judges' work so far."""
 
-    asked: int = 0
+    requested: int = 0
     judged: int = 0
     """Number of computed verdicts; the others were cached, or already under way for another
     caller.
@@ -132,7 +132,9 @@ class TrainingJudges(ClosingContext):
     def figures(self) -> JudgingTotals:
         """Returns the totals of all verdicts so far."""
         with self._lock:
-            return JudgingTotals(asked=self._requests, judged=self._computed, seconds=self._seconds)
+            return JudgingTotals(
+                requested=self._requests, judged=self._computed, seconds=self._seconds
+            )
 
     def evaluate(
         self,

@@ -69,7 +69,9 @@ class PooledJudges(ClosingContext):
     def figures(self) -> JudgingTotals:
         """Returns the totals of all verdicts so far."""
         with self._lock:
-            return JudgingTotals(asked=self._requests, judged=self._judged, seconds=self._seconds)
+            return JudgingTotals(
+                requested=self._requests, judged=self._judged, seconds=self._seconds
+            )
 
     def evaluate(
         self,

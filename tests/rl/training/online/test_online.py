@@ -87,8 +87,8 @@ def test_a_round_is_drafted_judged_repaired_and_logged_by_the_agents_own_machine
 
 def test_identical_candidates_are_judged_once(round_of_the_novice, judges):
     figures = judges.figures
-    assert figures.asked >= 30
-    assert figures.judged <= figures.asked // 2
+    assert figures.requested >= 30
+    assert figures.judged <= figures.requested // 2
 
 
 def test_a_round_that_is_done_is_not_done_again(round_of_the_novice, judges):

@@ -40,7 +40,7 @@ def test_equal_programs_are_judged_once_and_counted_so(judges):
         "fused_silu",
     ]
     assert sorted(report.cached for report in reports) == [False, False, True, True]
-    assert (judges.figures.asked, judges.figures.judged, judges.workers) == (4, 2, 1)
+    assert (judges.figures.requested, judges.figures.judged, judges.workers) == (4, 2, 1)
     assert judges.figures.seconds > 0
 
 
