@@ -18,9 +18,9 @@ MAX_SHARED_CONSTANT_NAMES = 9
 """`INTERPRETED` stands in two texts that are copied; `INTERRUPTED` in two entry points that import nothing."""
 MAX_ANY_PERCENT = 2.0
 """Parameters that are annotated with exactly `Any`, of all parameters."""
-MAX_FUNCTIONS_OF_MANY_PARAMETERS = 79
+MAX_FUNCTIONS_OF_MANY_PARAMETERS = 77
 MANY_PARAMETERS = 7
-MAX_COMPREHENSIONS_PER_1000_LINES = 30.5
+MAX_COMPREHENSIONS_PER_1000_LINES = 29.5
 CONSTANT = re.compile("[A-Z][A-Z0-9_]{3,}")
 
 

@@ -18,7 +18,7 @@ from kernelwright.policies.transformations.exporting import (
 )
 from kernelwright.policies.transformations.host_text import HostText
 
-TILE = 64
+PRODUCT_TILE = 64
 MAX_TILES = 66
 """Tiles of the result up to which the long axis is split: half as many as a large GPU has multiprocessors."""
 LONG_AXIS = 1 << 13
@@ -119,7 +119,7 @@ def write_split_product(exported: ExportedModel) -> str:
         lines=lines,
         left=left,
         right=right,
-        tile=TILE,
+        tile=PRODUCT_TILE,
         programs=SPLIT_PRODUCT_PROGRAMS,
     )
 
@@ -135,7 +135,7 @@ def _find(exported: ExportedModel) -> Any:
     if left.dtype != right.dtype or not left.dtype.is_floating_point or left.element_size() > 4:
         raise NotTransformed("it is no product of floating-point numbers of at most 32 bits")
     rows, depth, columns = size_of(left.shape[0]), size_of(left.shape[1]), size_of(right.shape[1])
-    tiles = -(-rows // TILE) * -(-columns // TILE)
+    tiles = -(-rows // PRODUCT_TILE) * -(-columns // PRODUCT_TILE)
     if tiles > MAX_TILES or depth < LONG_AXIS:
         raise NotTransformed(f"a result of {rows} by {columns} over {depth} steps keeps a GPU busy")
     return output[0]

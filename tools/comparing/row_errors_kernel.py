@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-TILE = 1024
+ERROR_TILE = 1024
 WARPS = 8
 MAX_PROGRAMS = 8192
 """Approximate maximum number of programs, up to which long rows are split; each piece writes its
@@ -127,8 +127,8 @@ def measure_rows(
     (rows,): number of elements whose noise eager shows; whether any element is not `torch.isclose`.
     """
     rows, columns = c.shape
-    across = max(16, min(TILE, triton.next_power_of_2(columns)))
-    down = TILE // across
+    across = max(16, min(ERROR_TILE, triton.next_power_of_2(columns)))
+    down = ERROR_TILE // across
     groups = triton.cdiv(rows, down)
     pieces = max(1, min(triton.cdiv(columns, across), programs // groups))
     width = triton.cdiv(triton.cdiv(columns, pieces), across) * across

@@ -53,7 +53,7 @@ MAX_VALUE_LEFT_ALONE = 8
 """Integers up to this stay in the first round: axes, layers, groups."""
 NAMES_LEFT_ALONE = re.compile(r"kernel|stride|padding|dilation|pool")
 """Sizes whose names determine the kind of computation, not its amount."""
-MAX_ROUNDS = 4
+MAX_SEARCH_ROUNDS = 4
 """Each halves the goals, as long as the whole is too large."""
 USUAL_SPLITS = (2, 3, 4, 8, 16, 32, 64)
 """Usual numbers of heads, groups and patches, as divisors of sizes."""
@@ -106,7 +106,7 @@ class Search:
         """Runs rounds of reductions. Later rounds distort (images of 2 by 2), so if they do not
         suffice, the first round's sizes stay."""
         after_first = (self.sizes, self.cost)
-        for step in range(MAX_ROUNDS):
+        for step in range(MAX_SEARCH_ROUNDS):
             before, held = self.sizes, self._held()
             for name in sorted(self.original, key=lambda n: -self.value(n)):
                 self._reduce(name, step)
@@ -135,7 +135,7 @@ class Search:
         }
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
         longest = max(large, key=lambda n: large[n], default="")
-        for step in range(MAX_ROUNDS if large else 0):
+        for step in range(MAX_SEARCH_ROUNDS if large else 0):
             sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
             if (cost := self._measure_cost(sizes, MAX_OPERATOR_CALLS_TO_JUMP)) is not None:
                 self.sizes = sizes

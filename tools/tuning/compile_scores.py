@@ -16,7 +16,7 @@ from kernelwright.tools.report import Number, Value
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts, count_instructions
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
-from kernelwright.tools.tuning.launch_facts import LaunchFacts, launches_at
+from kernelwright.tools.tuning.launch_facts import TracedLaunchFacts, launches_at
 from kernelwright.tools.tuning.loop_trips import trips_of
 from kernelwright.tools.tuning.ranking_model import estimate_cycles
 
@@ -103,7 +103,7 @@ def score_by_compiling(
 
 
 def _scored(
-    launch: LaunchFacts,
+    launch: TracedLaunchFacts,
     compiled: Compiled,
     syntax: dict[str, KernelSyntax],
     target: Target,

@@ -8,7 +8,7 @@ from kernelwright.tools.report import Value
 from kernelwright.tools.trace.trace import Choice, Launch, Trace, Traced
 
 
-class LaunchFacts(Value):
+class TracedLaunchFacts(Value):
     """Grid, types, constants and options of a launch."""
 
     function: str
@@ -32,7 +32,7 @@ class LaunchFacts(Value):
         return x * y * z
 
 
-def launches_at(traced: Traced, index: int = 0) -> tuple[LaunchFacts, ...]:
+def launches_at(traced: Traced, index: int = 0) -> tuple[TracedLaunchFacts, ...]:
     """Returns the launches of a call, in order; for an autotuned launch its first configuration.
     Empty without a trace.
     """
@@ -54,7 +54,7 @@ def _steps(trace: Trace) -> list[Any]:
     return flat
 
 
-def _facts(launch: Launch, traced: Traced) -> LaunchFacts:
+def _facts(launch: Launch, traced: Traced) -> TracedLaunchFacts:
     kernel = traced.kernels[launch.kernel]
     names = list(kernel.signature)
     constants = {
@@ -63,7 +63,7 @@ def _facts(launch: Launch, traced: Traced) -> LaunchFacts:
         if len(path) == 1 and isinstance(path[0], int) and path[0] < len(names)
     }
     numbers = {n: v for n, v in (*constants.items(), *launch.args.items()) if type(v) is int}
-    return LaunchFacts(
+    return TracedLaunchFacts(
         function=traced.functions[kernel.function].name,
         kernel=launch.kernel,
         grid=launch.grid,

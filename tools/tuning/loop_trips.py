@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name
-from kernelwright.tools.tuning.launch_facts import LaunchFacts
+from kernelwright.tools.tuning.launch_facts import TracedLaunchFacts
 
 MAX_EXPRESSION_DEPTH = 12
 
@@ -18,7 +18,7 @@ class Unknown(ValueError):
     """Raised for a number unknown from the text and the launch."""
 
 
-def trips_of(node: ast.FunctionDef, launch: LaunchFacts) -> list[float]:
+def trips_of(node: ast.FunctionDef, launch: TracedLaunchFacts) -> list[float]:
     """Returns the iterations of the outermost loops without unrolling, in order; 1 if unknown.
 
     A loop with ends depending on the program number is counted for the program in the middle of
@@ -45,7 +45,7 @@ def _outermost(body: list[ast.stmt]) -> Iterator[ast.For | ast.While]:
 
 
 class _Numbers:
-    def __init__(self, node: ast.FunctionDef, launch: LaunchFacts) -> None:
+    def __init__(self, node: ast.FunctionDef, launch: TracedLaunchFacts) -> None:
         self._launch = launch
         self._assigned: dict[str, ast.expr | None] = {}
         for inner in ast.walk(node):

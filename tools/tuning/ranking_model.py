@@ -14,7 +14,7 @@ from kernelwright.tools.hardware.peaks import Peak, peak_of_target
 from kernelwright.tools.hardware.targets import Target
 from kernelwright.tools.report import KernelResources, Number, Value
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts
-from kernelwright.tools.tuning.launch_facts import LaunchFacts
+from kernelwright.tools.tuning.launch_facts import TracedLaunchFacts
 
 INSTRUCTIONS_PER_CYCLE = 4
 """Warp instructions issued by a multiprocessor per cycle: one for each partition."""
@@ -64,7 +64,7 @@ class Binding(Value):
 
 
 def estimate_cycles(
-    launch: LaunchFacts, resources: KernelResources, counts: InstructionCounts, target: Target
+    launch: TracedLaunchFacts, resources: KernelResources, counts: InstructionCounts, target: Target
 ) -> Binding:
     """Returns the estimated cycles of a launch; infinite if not a single block fits."""
     warps = resources.warps or 4

@@ -26,7 +26,7 @@ from kernelwright.tools.tuning.kernel_text.parameters import (
 )
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
-from kernelwright.tools.tuning.launch_facts import LaunchFacts, launches_at
+from kernelwright.tools.tuning.launch_facts import TracedLaunchFacts, launches_at
 from kernelwright.tools.tuning.legal_values import TRITON_DEFAULTS, option_values
 
 TraceText = Callable[[str], TracedCandidate]
@@ -39,7 +39,7 @@ class TunableSpace(Value):
     """Parameters of a file which can be tuned for a problem."""
 
     space: ParameterSpace = ParameterSpace()
-    launches: tuple[LaunchFacts, ...] = ()
+    launches: tuple[TracedLaunchFacts, ...] = ()
     """The launches of the unchanged file."""
     failure: Failure | None = None
     """The reason why the unchanged file launches nothing."""
@@ -77,7 +77,7 @@ def find_tunable_space(
 
 
 def _fitted(
-    parameter: Parameter, launches: Sequence[LaunchFacts], capability: tuple[int, int]
+    parameter: Parameter, launches: Sequence[TracedLaunchFacts], capability: tuple[int, int]
 ) -> Parameter | str:
     """Returns the parameter as it applies to this problem, or the reason why it does not."""
     kernel_launches = [launch for launch in launches if launch.function in parameter.kernels]
@@ -96,7 +96,7 @@ def _fitted(
     return parameter
 
 
-def _has_fp32_operand(parameter: Parameter, launches: Sequence[LaunchFacts]) -> bool:
+def _has_fp32_operand(parameter: Parameter, launches: Sequence[TracedLaunchFacts]) -> bool:
     """Returns whether an operand (any pointer, if the operands are unknown) is fp32."""
     for launch in launches:
         for name, kind in launch.types.items():
@@ -109,7 +109,7 @@ def _why_not(
     parameter: Parameter,
     file: TunableFile,
     trace: TraceText,
-    before: Sequence[LaunchFacts],
+    before: Sequence[TracedLaunchFacts],
     kernels: dict[str, KernelSyntax],
 ) -> str:
     """Returns the reason why the launches do not follow a parameter; empty if they do."""
@@ -149,14 +149,17 @@ def _distance(value: Setting, start: Setting) -> tuple[float, bool]:
     return max(candidate / current, current / candidate), candidate > current
 
 
-def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:
+def _constants(parameter: Parameter, launch: TracedLaunchFacts) -> dict[str, object]:
     return {name: launch.constants.get(name) for name in parameter.constexprs} | {
         name: value for name, value in launch.options.items() if name == parameter.role.value
     }
 
 
 def _grid_fault(
-    parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]
+    parameter: Parameter,
+    before: TracedLaunchFacts,
+    after: TracedLaunchFacts,
+    kernels: dict[str, KernelSyntax],
 ) -> str:
     """Returns the error in the grid of a launch after its tile was changed; empty if the grid
     fits.
@@ -182,7 +185,7 @@ def _grid_fault(
     return ""
 
 
-def _one_program(launch: LaunchFacts, axes: set[int]) -> bool:
+def _one_program(launch: TracedLaunchFacts, axes: set[int]) -> bool:
     """Returns whether there is a single program along these axes, which any larger tile
     preserves.
     """

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from kernelwright.policies.inductor.graph_types import GraphNode
 
-MAX_OPERATORS = 8000
+MAX_TRACED_OPERATORS = 8000
 """Maximum number of operators in a graph; an unrolled recurrence exceeds this."""
 
 
@@ -300,7 +300,7 @@ def _refuse(graph: torch.fx.GraphModule) -> None:
                 f"{name} draws random numbers", operator=name, advice=RANDOMNESS_ADVICE
             )
     count = len(graph.graph.nodes)
-    if count > MAX_OPERATORS:
+    if count > MAX_TRACED_OPERATORS:
         raise DraftRefused(
             f"{count} operators: a recurrence that is unrolled, or a network too large for one draft"
         )

@@ -11,7 +11,7 @@ from kernelwright.tools.tuning.compile_scores import score_by_compiling
 from kernelwright.tools.tuning.instruction_counts import count_instructions
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
-from kernelwright.tools.tuning.launch_facts import LaunchFacts
+from kernelwright.tools.tuning.launch_facts import TracedLaunchFacts
 from kernelwright.tools.tuning.loop_trips import trips_of
 
 MATMUL = (Path(__file__).parents[2] / "kernels" / "good" / "matmul.py").read_text(encoding="utf-8")
@@ -65,7 +65,9 @@ def test_loops_are_counted_as_often_as_they_run():
         "    for i in tl.static_range(4):\n        pass\n"
         "    for i in range(tl.program_id(0), 64, tl.num_programs(0)):\n        pass\n"
     ).body[0]
-    launch = LaunchFacts(function="k", kernel="", grid=(8, 1, 1), numbers={"n": 1000, "BLOCK": 128})
+    launch = TracedLaunchFacts(
+        function="k", kernel="", grid=(8, 1, 1), numbers={"n": 1000, "BLOCK": 128}
+    )
     assert trips_of(kernel, launch) == [8.0, 8.0]
 
 

@@ -17,7 +17,7 @@ MAX_UNITS = 16.0
 with sixteen-bit mantissas cause up to 64."""
 ONE_ROUNDING = 0.51
 """Maximum error of a single rounding, in ulps."""
-MIN_ELEMENTS = 64
+MIN_ROUNDED_ELEMENTS = 64
 MIN_ROWS = 4
 MAX_SHARE_OF_OTHERS = 1 / 8
 """Share of the elements that may differ from the first row's. Rounding by chance leaves a third."""
@@ -48,7 +48,7 @@ def lost_bits(candidate: Tensor, eager: Tensor, exact: Tensor | None) -> Tensor 
 
     if exact is None or exact.shape != candidate.shape:
         return None
-    if eager.dtype != torch.float32 or eager.numel() < MIN_ELEMENTS:
+    if eager.dtype != torch.float32 or eager.numel() < MIN_ROUNDED_ELEMENTS:
         return None
     wide = exact.double()
     units = torch.exp2(torch.floor(torch.log2(wide.abs().clamp(min=1e-37)))) * FP32_EPS
@@ -74,13 +74,13 @@ def cut_bits(candidate: Tensor, eager: Tensor) -> Tensor | None:
 
     if eager.dtype != torch.float32 or candidate.dtype != torch.float32:
         return None
-    if eager.numel() < MIN_ELEMENTS or candidate.shape != eager.shape:
+    if eager.numel() < MIN_ROUNDED_ELEMENTS or candidate.shape != eager.shape:
         return None
     candidate_sample, eager_sample = (sample_elements(t, SAMPLE) for t in (candidate, eager))
     counts = (eager_sample != 0) & torch.isfinite(eager_sample)
     number = int(counts.sum())
     if (
-        number < MIN_ELEMENTS
+        number < MIN_ROUNDED_ELEMENTS
         or int((_are_short(eager_sample) & counts).sum()) > MAX_SHARE_OF_SHORT * number
     ):
         return None
@@ -103,7 +103,7 @@ def unequal_rows(candidate: Tensor, eager: Tensor) -> Tensor | None:
     None if few do.
     """
     is_asked = eager.is_floating_point() and eager.itemsize == 2 and eager.dim() > 1
-    if not is_asked or candidate.shape != eager.shape or eager.numel() < MIN_ELEMENTS:
+    if not is_asked or candidate.shape != eager.shape or eager.numel() < MIN_ROUNDED_ELEMENTS:
         return None
     mine, theirs = (t.reshape(-1, t.shape[-1]) for t in (candidate, eager))
     if mine.shape[0] < MIN_ROWS or not bool((theirs == theirs[:1]).all()):

@@ -33,7 +33,7 @@ from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Failure, Fault, clean_text
 from kernelwright.tools.trace.trace import Function, Kernel, Launch, Traced, all_steps
 
-MAX_LAUNCHES = 2_000
+MAX_CHECKED_LAUNCHES = 2_000
 """Maximum number of examined steps of a trace."""
 POINTER = object()
 """Abstract value of every address."""
@@ -60,7 +60,7 @@ def overflow_failure(traced: Traced, warnings: list[str]) -> Failure | None:
         all_steps([*trace.setup, *trace.first, *(trace.later or ())]) if trace is not None else ()
     )
     examined: set[str] = set()
-    for step in itertools.islice(steps, MAX_LAUNCHES):
+    for step in itertools.islice(steps, MAX_CHECKED_LAUNCHES):
         if not isinstance(step, Launch) or step.kernel not in traced.kernels:
             continue
         form = repr(

@@ -42,7 +42,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.outcomes import ADDITI
 
 MAX_SEARCH_DRAWS = 6
 """Maximum number of searched draws per verdict on which the candidate runs."""
-MAX_NUMBERS = 16
+MAX_SEARCHED_NUMBERS = 16
 """Maximum number of values placed among the inputs of a draw."""
 MAX_NUMBERS_BY_BITS = 6
 """Maximum number of values by bit pattern: fewer, so that each is frequent, since neighbours differ
@@ -168,7 +168,9 @@ class OutcomeSearch:
                 yield scaled
 
     def _usable(self, numbers: Sequence[float]) -> tuple[float, ...]:
-        chosen = tuple(dict.fromkeys(n for n in numbers if math.isfinite(n) and n))[:MAX_NUMBERS]
+        chosen = tuple(dict.fromkeys(n for n in numbers if math.isfinite(n) and n))[
+            :MAX_SEARCHED_NUMBERS
+        ]
         return usable_numbers(
             chosen, lambda group: self._expected(Put(group)) is not None, MAX_TRIALS
         )

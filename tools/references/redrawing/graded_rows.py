@@ -17,7 +17,7 @@ from kernelwright.tools.references.redrawing.isolation import repeats_itself
 if TYPE_CHECKING:
     import torch
 
-LARGE_PART = 4
+LARGE_ROWS_PART = 4
 """One of so many parts of an axis is large: the first one, or the last."""
 MIN_EXTENT = 8
 """An axis with fewer elements is left as it is."""
@@ -41,7 +41,10 @@ def grade(tensors: Sequence[torch.Tensor], exponent: int) -> None:
             extent = tensor.shape[axis]
             if extent < MIN_EXTENT:
                 continue
-            first, last = place < extent // LARGE_PART, place >= extent - extent // LARGE_PART
+            first, last = (
+                place < extent // LARGE_ROWS_PART,
+                place >= extent - extent // LARGE_ROWS_PART,
+            )
             is_large |= torch.where((parity - place) % 2 == 0, first, last)
         tensor.copy_(torch.where(is_large, tensor * 2.0**exponent, tensor))
 

@@ -31,7 +31,7 @@ NAMING_CALLS = frozenset({"register_buffer", "register_parameter", "register_mod
 """Methods of a module whose first argument names an attribute."""
 MAX_ROUNDS = 8
 """Rounds in which owners are passed on from name to name: a chain of more names is not followed."""
-MAX_NESTING = 16
+MAX_OBJECT_NESTING = 16
 """Choices within one another of which an expression may consist."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _ATTRIBUTES = -1
@@ -181,7 +181,7 @@ class OwnObjects:
             self._known = now
         self._known = dict.fromkeys(sources)
 
-    def _owners(self, value: ast.expr | None, nesting: int = MAX_NESTING) -> Owners | None:
+    def _owners(self, value: ast.expr | None, nesting: int = MAX_OBJECT_NESTING) -> Owners | None:
         """Returns the owners of an expression's value; None where it may be another object."""
         parts: list[ast.expr] = []
         if instance := self._instances.get(id(value)):
