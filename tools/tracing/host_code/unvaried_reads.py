@@ -103,7 +103,8 @@ TEXTS_OF_VALUES = frozenset(
 """Functions of Python that write a value as text, whose digits and names arithmetic may count."""
 NAMES_OF_TYPES = frozenset({"__name__", "__class__"})
 TELLING_CALLS = frozenset({
-    "print", "warn", "info", "debug", "warning", "error", "isinstance", "issubclass", *NAMING_CALLS,
+    "print", "warn", "info", "debug", "warning", "error", "isinstance", "issubclass", "_assert", "_check",
+    "record_function", *NAMING_CALLS,
 })  # fmt: skip
 """Calls whose arguments are told to a user, or name a tensor."""
 TELLING_METHODS = frozenset({"extra_repr", "__repr__", "__str__"})
