@@ -57,6 +57,8 @@ class ObservedResult:
         """Integer operands in the source."""
         self.operands: set[ObservedResult] = set()
         """Results used to compute this result."""
+        self.is_address = False
+        """An address as a number: neither draws nor sizes vary the distances of tensors."""
         self.varied_when_recorded = False
         """The kernel's record no longer observes the result, which varied before."""
         self.forget()
@@ -69,7 +71,9 @@ class ObservedResult:
 
     @property
     def hides_a_choice(self) -> bool:
-        """True for a single value although an operand varied."""
+        """True for a single value although an operand varied, and for an address."""
+        if self.is_address:
+            return True
         if self.varied or self.kind is ResultKind.TRUTH or self.value is None:
             return False
         return any(operand.varied for operand in self.operands)

@@ -232,7 +232,7 @@ def _observe(name: str, output: object, operands: Sequence[Any], handle: type) -
         output.__dict__["result"] = result
         result.operands.update(results)
         if name == ADDRESS_AS_NUMBER:  # another call may have another address
-            result.varied = result.varied_when_recorded = True
+            result.is_address = result.varied = result.varied_when_recorded = True
         if not result.varied:
             _note_constants(result, operands, handle)
             result.note(

@@ -84,7 +84,7 @@ def told_results(functions: Mapping[str, Function]) -> list[dict[str, Any]]:
 
 def _result_as_json(result: ObservedResult, files: Mapping[str, Function]) -> dict[str, Any]:
     line, text = _line_of(result.sites, files)
-    value = float(result.value)
+    value = float("nan") if result.value is None else float(result.value)
     return {
         "line": line, "text": text, "operation": result.operation, "value": value if isfinite(value) else None,
         "constants": constants_beside(result),

@@ -108,6 +108,11 @@ def test_the_low_bits_of_an_address_are_told(constant_results: Any) -> None:
     assert "and" in [result.operation for result in constant_results(body)]
 
 
+def test_an_address_as_a_number_is_told(constant_results: Any) -> None:
+    body = "place = x.to(tl.int64)\nout = v + 0.0 * (place * 3).to(tl.float32)"
+    assert "ptr_to_int" in [result.operation for result in constant_results(body)]
+
+
 @pytest.mark.parametrize(
     "body",
     [
