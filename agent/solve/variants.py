@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from kernelwright.policies.base import Value
 from kernelwright.policies.deadlines import seconds_until
-from kernelwright.policies.inductor.decisions.ranking import promising_plans
+from kernelwright.policies.inductor.decisions.ranking import promise_of, promising_plans
+from kernelwright.policies.inductor.decisions.registry import is_predictable
 from kernelwright.policies.inductor.decisions.session import LoweredPlan, PlanSession
 from kernelwright.policies.inductor.draft import Draft
 
@@ -118,7 +119,9 @@ class VariantChooser:
         """Takes the best correct plan that is right at other sizes, too, and records all plans' fates."""
         correct = [(plan, report) for plan, report in judged if report and report.correct]
         is_timed = any(report.speedup for _, report in correct)
-        correct.sort(key=lambda pair: (-(pair[1].speedup or 0.0), *pair[0].facts.rank))
+        default = judged[0][0]
+        # Stable: among equals the default comes first.
+        correct.sort(key=lambda pair: (-(pair[1].speedup or 0.0), *promise_of(pair[0], default)))
         failed: dict[str, str] = {}
         chosen = judged[0][0]
         for plan, _ in correct:
@@ -162,6 +165,8 @@ def _loss(plan: LoweredPlan, chosen: LoweredPlan, is_timed: bool) -> str:
     """Returns why a correct plan was not chosen."""
     if is_timed:
         return "slower"
+    if not is_predictable(plan.plan):
+        return "only a timing speaks for it"
     change = plan.facts.bytes / max(chosen.facts.bytes, 1) - 1
     return f"{change:+.1%} predicted bytes" if change else "as many predicted bytes"
 

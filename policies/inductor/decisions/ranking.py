@@ -1,8 +1,9 @@
 """Chooses the most promising plans of a problem by their counts, without running a kernel. Imports no torch.
 
-Every single choice is counted. Choices with fewer predicted bytes than the default are then joined, the best first, as
-long as each makes the plan better. Plans are drafted in order of predicted bytes, then launches, then operations, until
-enough distinct texts are there.
+Every single choice is counted. Predictable choices (registry.py) with fewer bytes than the default are then joined,
+the best first, as long as each makes the plan better. Plans are drafted in order of predicted bytes, then launches,
+then operations, until enough distinct texts are there. A plan with an unpredictable choice gets no credit for fewer
+bytes than the default's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernelwright.policies.inductor.decisions.plan import Plan
+from kernelwright.policies.inductor.decisions.registry import is_predictable
 from kernelwright.policies.inductor.decisions.session import (
     LoweredPlan,
     PlanSession,
@@ -62,14 +64,31 @@ def rank_plans(
         counted = session.count(Plan().with_choice(choice))
         if not counted.refused:
             singles.append(counted)
-    singles.sort(key=_rank)
+    default = session.default
+
+    def rank(lowered: LoweredPlan) -> tuple[tuple[int, int, int], str]:
+        return promise_of(lowered, default), str(lowered.plan)
+
+    singles.sort(key=rank)
     joined = _join(session, singles, has_time)
-    return sorted([*joined, *singles], key=_rank)
+    return sorted([*joined, *singles], key=rank)
+
+
+def promise_of(lowered: LoweredPlan, default: LoweredPlan) -> tuple[int, int, int]:
+    """Returns a sort key of plans, the most promising first: predicted bytes, launches and operations."""
+    if is_predictable(lowered.plan):
+        return lowered.facts.rank
+    return max(lowered.facts.rank, default.facts.rank)
 
 
 def _join(session: PlanSession, singles: list[LoweredPlan], has_time: HasTime) -> list[LoweredPlan]:
     """Returns the plans on the way to one that joins the choices with fewer bytes than the default."""
-    better = [plan for plan in singles if plan.facts.bytes < session.default.facts.bytes]
+    default_bytes = session.default.facts.bytes
+    better = [
+        single
+        for single in singles
+        if single.facts.bytes < default_bytes and is_predictable(single.plan)
+    ]
     if not better:
         return []
     best = better[0]
@@ -83,7 +102,3 @@ def _join(session: PlanSession, singles: list[LoweredPlan], has_time: HasTime) -
             best = counted
             joined.append(counted)
     return joined
-
-
-def _rank(lowered: LoweredPlan) -> tuple[tuple[int, int, int], str]:
-    return lowered.facts.rank, str(lowered.plan)

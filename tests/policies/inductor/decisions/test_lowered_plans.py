@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.policies.inductor.decisions.menu import MenuRefused, menu_of
 from kernelwright.policies.inductor.decisions.plan import Choice, Plan
-from kernelwright.policies.inductor.decisions.ranking import promising_plans
+from kernelwright.policies.inductor.decisions.ranking import promise_of, promising_plans
 from kernelwright.policies.inductor.decisions.registry import DECISIONS
 from kernelwright.policies.inductor.decisions.session import plan_of_source, without_plan_line
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
@@ -63,6 +63,20 @@ def test_counts_are_those_of_the_lowered_draft(sessions):
     for choice in session.default.choices[:4]:
         plan = Plan().with_choice(choice)
         assert session.count(plan).facts == session.lower(plan).facts
+
+
+def test_a_sum_in_place_of_a_tiled_product_is_counted_with_its_repeated_loads(sessions):
+    session = sessions["half"]
+    by_sum = session.count(Plan.parse("product@bmm = sum"))
+    assert by_sum.facts.bytes > session.default.facts.bytes
+    assert promise_of(by_sum, session.default) == by_sum.facts.rank
+
+
+def test_fewer_bytes_are_no_reason_for_a_choice_whose_default_was_measured(sessions):
+    session = sessions["gated"]
+    in_place = session.count(Plan.parse("right@mm_default = in_place"))
+    assert in_place.facts.bytes < session.default.facts.bytes
+    assert promise_of(in_place, session.default) == session.default.facts.rank
 
 
 @pytest.mark.parametrize(
