@@ -94,9 +94,10 @@ def open_fusions() -> None:
     can_fuse.plain = legal  # type: ignore[attr-defined]
     Scheduler.can_fuse = can_fuse  # type: ignore[method-assign]
     Scheduler.shared_data_after_reordering_loop = shared_data_after_reordering_loop  # type: ignore[method-assign]
-    InductorChoices.can_fuse = staticmethod(choices_can_fuse)  # type: ignore[method-assign]
-    InductorChoices.can_fuse_horizontal = staticmethod(can_fuse_horizontal)  # type: ignore[method-assign]
-    InductorChoices.score_fusion = staticmethod(score_fusion)  # type: ignore[method-assign]
+    choices: Any = InductorChoices
+    choices.can_fuse = staticmethod(choices_can_fuse)
+    choices.can_fuse_horizontal = staticmethod(can_fuse_horizontal)
+    choices.score_fusion = staticmethod(score_fusion)
 
 
 def open_scheduled_fusions(scheduler: Scheduler, active: ActivePlan) -> None:
