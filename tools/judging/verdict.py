@@ -172,7 +172,7 @@ class VerdictProcess:
                 tried = list(self._tried)
                 for size in spare[: len(refused_sizes(tried))]:
                     self._other_size(size)
-                if self._judge.device == "cpu":  # there the problem's own size is not run
+                if base.sizes:  # the problem's own size was not run
                     require_enough_sizes(tried, len(others), self._rules, self._slow)
             else:
                 for size in others:

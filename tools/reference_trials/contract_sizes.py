@@ -61,7 +61,8 @@ def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str
     """Returns groups of sizes that are changed together because their values are equal, all others
     being unchanged.
 
-    Only groups with which the reference runs. A size that is small already is doubled, which
+    Only groups with which the reference runs and some tensor has another shape: the bound of
+    `torch.randint(0, 10, shape)` is no size. A size that is small already is doubled, which
     preserves its divisors.
     """
     values = changeable_integers(problem)
@@ -69,7 +70,12 @@ def groups_of_sizes(problem: Problem, small: Mapping[str, int]) -> list[dict[str
     for name, value in values.items():
         smaller = small.get(name, value)
         groups.setdefault(value, {})[name] = smaller if smaller != value else 2 * value
-    return [group for group in groups.values() if _runs(problem, group)]
+    shapes = _shapes(problem, {})
+    return [
+        group
+        for group in groups.values()
+        if (changed := _shapes(problem, group)) is not None and changed != shapes
+    ]
 
 
 def with_fixed_sizes(
@@ -84,9 +90,10 @@ def with_fixed_sizes(
     return problem.model_copy(update={"source": pinned(problem.source, fixed)}), fixed
 
 
-def _runs(problem: Problem, sizes: Mapping[str, int]) -> bool:
+def _shapes(problem: Problem, sizes: Mapping[str, int]) -> tuple[object, ...] | None:
+    """Returns the shapes of inputs, outputs and weights; None if the reference fails."""
     try:
-        measure_cost(problem.with_sizes(sizes))
+        cost = measure_cost(problem.with_sizes(sizes))
     except (DryRunFailed, ProblemError):
-        return False
-    return True
+        return None
+    return cost.inputs, cost.outputs, cost.weights

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from kernelwright.agent.rewards.formula import FORMULA_PRESETS
@@ -33,6 +35,13 @@ def get_init_inputs():
     return []
 """,
 )
+SMALL_PROBLEM = Problem(
+    name="relu.py",
+    source=re.sub(r"[A-Z]+ = [0-9]+\n", "", PROBLEM.source).replace(
+        "torch.randn(LAYERS, ROWS, COLUMNS)", "torch.randn(2, 64, 16).clamp(-9, 9)"
+    ),
+)
+"""Its sizes are plain numbers, beside two numbers that are no sizes."""
 KERNEL = """import torch
 import triton
 import triton.language as tl
@@ -142,17 +151,26 @@ def test_each_drawn_size_that_the_guard_refuses_is_listed_as_outside_the_contrac
 
 def test_a_guard_is_kept_at_a_problem_that_is_small_as_it_is_and_names_no_size():
     # The base size is the problem's own then, so that the guard raises at drawn sizes alone.
-    source = PROBLEM.source.replace("torch.randn(LAYERS, ROWS, COLUMNS)", "torch.randn(2, 64, 16)")
-    problem = Problem(name="relu.py", source=source)
     with Evaluator(workers=1) as evaluator:
         report = evaluator.evaluate(
-            problem, KERNEL.format(refused="x.shape[1] != 64"), Options(sizes=4, seed=5)
+            SMALL_PROBLEM, KERNEL.format(refused="x.shape[1] != 64"), Options(sizes=4, seed=5)
         )
     assert report.correct, report.explanation
     assert report.reward_eligible, report.reward_ineligible_because
-    assert report.interpreted.fixed_sizes == {"x.shape[1]": 64}
+    assert report.interpreted.fixed_sizes["x.shape[1]"] == 64
     checked = [s for s in report.interpreted.tried if s.outcome is SizeOutcome.RIGHT and s.sizes]
     assert len(checked) >= 3
+
+
+def test_a_kernel_for_the_own_size_alone_of_a_small_problem_is_right_and_narrow():
+    with Evaluator(workers=1) as evaluator:
+        report = evaluator.evaluate(
+            SMALL_PROBLEM,
+            KERNEL.format(refused="x.shape != (2, 64, 16)"),
+            Options(sizes=4, seed=5),
+        )
+    assert report.correct, report.explanation
+    assert "own size only" in report.reward_ineligible_because
 
 
 def test_a_formula_pays_a_narrow_contract_only_if_it_says_so(reports):
