@@ -22,13 +22,13 @@ others another rest much many more such who whom whose what which where here the
 """
 """Words that name nothing when they stand alone as a variable, a parameter, an attribute or a function."""
 EMPTY_NAMES = frozenset(EMPTY_NAMES_TEXT.split())
-MAX_EMPTY_NAMES_PERCENT = {"agent": 0.3, "rl": 0.2, "store": 0.2, "policies": 0.6, "tools": 1.4}
+MAX_EMPTY_NAMES_PERCENT = {"agent": 0.3, "rl": 0.2, "store": 0.2, "policies": 0.5, "tools": 0.5}
 MAX_PER_1000_WORDS = {
     "agent": {"what": 0.3, "where": 0.5, "one": 3.8, "that": 8.0, "it": 3.5},
     "rl": {"what": 0.3, "where": 0.5, "one": 3.5, "that": 4.5, "it": 3.3},
     "store": {"what": 0.3, "where": 0.8, "one": 3.5, "that": 9.5, "it": 1.0},
-    "policies": {"what": 0.7, "where": 0.9, "one": 4.5, "that": 14.9, "it": 6.2},
-    "tools": {"what": 2.2, "where": 3.1, "one": 5.4, "that": 15.0, "it": 6.0},
+    "policies": {"what": 0.4, "where": 0.8, "one": 4.1, "that": 10.9, "it": 5.6},
+    "tools": {"what": 0.6, "where": 0.7, "one": 3.5, "that": 11.9, "it": 4.2},
 }
 PACKAGES = sorted(MAX_PER_1000_WORDS)
 

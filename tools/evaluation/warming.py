@@ -1,4 +1,4 @@
-"""What a zygote does before its first fork, so that no candidate's process pays for it."""
+"""Warms a zygote up before its first fork, so that no candidate's process pays for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def warm() -> None:
     """Traces one candidate and compiles its kernel.
 
-    Leaves torch and Triton as they were: what tracing replaces is put back.
+    Restores the functions of Triton that tracing replaces.
     """
     import triton
     import triton.compiler
@@ -16,14 +16,14 @@ def warm() -> None:
 
     from kernelwright.tools.tracing import tracer
 
-    kept = [(owner, "compile", owner.compile) for owner in (triton, triton.compiler, compiler)]
-    kept += [
+    originals = [(owner, "compile", owner.compile) for owner in (triton, triton.compiler, compiler)]
+    originals += [
         (Autotuner, "run", Autotuner.run),
         (triton.testing, "do_bench", triton.testing.do_bench),
     ]
-    kept += [(triton.testing, "do_bench_cudagraph", triton.testing.do_bench_cudagraph)]
+    originals += [(triton.testing, "do_bench_cudagraph", triton.testing.do_bench_cudagraph)]
     tracer.warm()
-    for owner, name, value in kept:
+    for owner, name, value in originals:
         setattr(owner, name, value)
     from kernelwright.tools.compiling import worker
 

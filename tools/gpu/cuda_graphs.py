@@ -58,6 +58,7 @@ class Captured:
             torch.cuda.synchronize()
             give_back_unused()  # of that call: a capture has memory of its own, and frees none for it
         self._graph = torch.cuda.CUDAGraph()
+        # Without the lock the judge drew numbers on the same GPU during a capture, and correct problems failed.
         with torch.cuda.stream(pool.stream), generators_locked():
             self._graph.capture_begin(pool.handle, capture_error_mode="thread_local")
             try:

@@ -74,6 +74,7 @@ class TimedProblem:
         """Restores inputs of the first set, by index, after a call changed them."""
         import torch
 
+        # The timed reference may write to its inputs, which the candidate's process shares.
         for index in changed:
             self.sets[0].values[index].copy_(self.expected[0].inputs[index])
         torch.cuda.synchronize()  # the other process reads them next

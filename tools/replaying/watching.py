@@ -274,6 +274,7 @@ def _written_by(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
     if not func._schema.is_mutable:
         return []
     tensors: list[Any] = []
+    # By the schema and not by the name: `out` of a product is written too, though `mm.out` does not end in `_`.
     for number, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[number] if number < len(args) else kwargs.get(argument.name)

@@ -190,6 +190,7 @@ class _Bounding:
 
     def _failing(self, changed: Mapping[int, int]) -> list[int]:
         """Dimensions that cause a run with data to fail."""
+        # All at once first: most changes run, and then one run answers for all dimensions.
         if self._real(changed) is not False:
             return []
         return [

@@ -117,6 +117,7 @@ class Covering:
         """Returns a legal size that meets a goal, with all goals that it meets; None if there is
         none."""
         dry_runs = 0
+        # Operations of the last refused size. After it only clearly smaller sizes are tried.
         too_large = math.inf
         for start in self._choices(first, {}):
             operations = self._structure.load(self._multipliers(start)).operations
@@ -126,6 +127,7 @@ class Covering:
             if dry_runs > MAX_DRY_RUNS:
                 break
             chosen, met = start, [first]
+            # The size also meets further goals whose extents agree with the chosen ones.
             for further in further_goals if not first.strategy.by_itself else ():
                 tiny = sum(m.strategy.tiny for m in met)
                 if further.strategy.by_itself or (
@@ -135,6 +137,7 @@ class Covering:
                 more = next(self._choices(further, chosen, first.strategy.budget), chosen)
                 if len(more) > len(chosen):
                     chosen, met = more, [*met, further]
+            # The reference may refuse the combination and accept the size for the first goal alone.
             for extents, goals in ((chosen, met), (start, [first])):
                 size = self._confirmed(extents, goals)
                 if size is not None:
@@ -155,6 +158,7 @@ class Covering:
                 continue
             merged = {**chosen, **proposal}
             values = [merged[i] for i in proposal if i not in chosen]
+            # With equal extents a candidate that mistakes one dimension for the other is right.
             if not goal.strategy.equals and (
                 len({*values}) < len(values) or any(merged[i] in values for i in chosen)
             ):

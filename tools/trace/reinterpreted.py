@@ -134,18 +134,18 @@ def _generator(body: dict[str, Json]) -> Reader:
         raise forged_trace("holds a generator without a whole number and seed")
     if not (0 <= number < MAX_GENERATORS and -SEED_BOUND <= seed < 2 * SEED_BOUND):
         raise forged_trace("holds a generator that torch does not make")
-    place = -1 - number
+    key = -1 - number
 
     def get(table: Table) -> Any:
-        if body.get("first") is True or place not in table:
-            table[place] = torch.Generator().manual_seed(seed)
-        return table[place]
+        if body.get("first") is True or key not in table:
+            table[key] = torch.Generator().manual_seed(seed)
+        return table[key]
 
     return Reader(False, get)
 
 
 def _constant(tag: str, body: Json, device: str) -> Any:
-    """What is neither a tensor nor holds one."""
+    """Converts a value that is no tensor and holds none. Raises Failed for an unknown form."""
     import torch
 
     kinds: dict[str, Any] = {
@@ -158,41 +158,42 @@ def _constant(tag: str, body: Json, device: str) -> Any:
     if tag == "float" and body in ("inf", "-inf", "nan"):
         return float(body)
     if tag in kinds and isinstance(body, str):
-        found = getattr(torch, body, None)
-        if isinstance(found, kinds[tag]):
-            return found
+        constant = getattr(torch, body, None)
+        if isinstance(constant, kinds[tag]):
+            return constant
     if tag in ("tl_dtype", "function", "triton", "pointer_type"):
         return {tag: body}
     raise forged_trace(f"holds a value of no known form ({clean_text(tag, 40)})")
 
 
-def bind(pattern: Json, given: object, table: Table) -> None:
-    """Puts the tensors of an argument of forward into the table under the numbers that the trace gives them. Raises
-    Failed where the forms differ.
+def bind(pattern: Json, argument: object, table: Table) -> None:
+    """Puts the tensors of an argument of forward into the table under the numbers that the trace gives them.
+
+    Raises Failed if the forms differ.
     """
     import torch
 
     if isinstance(pattern, Mapping) and len(pattern) == 1:
         ((tag, body),) = pattern.items()
-        if tag == "t" and type(body) is int and isinstance(given, torch.Tensor):
-            table[body] = given
+        if tag == "t" and type(body) is int and isinstance(argument, torch.Tensor):
+            table[body] = argument
             return
         if tag == "tensor":
-            bind(body, given, table)
+            bind(body, argument, table)
             return
-        if tag == "tuple" and isinstance(given, tuple):
+        if tag == "tuple" and isinstance(argument, tuple):
             pattern = body
         elif (
             tag == "dict"
-            and isinstance(given, dict)
+            and isinstance(argument, dict)
             and isinstance(body, dict)
-            and set(body) == set(given)
+            and set(body) == set(argument)
         ):
-            pattern, given = list(body.values()), [given[k] for k in body]
+            pattern, argument = list(body.values()), [argument[k] for k in body]
     if isinstance(pattern, list | tuple):
-        if not isinstance(given, list | tuple) or len(given) != len(pattern):
+        if not isinstance(argument, list | tuple) or len(argument) != len(pattern):
             raise forged_trace("takes other inputs than the problem gives")
-        for one, value in zip(pattern, given, strict=True):
-            bind(one, value, table)
-    elif isinstance(given, torch.Tensor):
+        for part, value in zip(pattern, argument, strict=True):
+            bind(part, value, table)
+    elif isinstance(argument, torch.Tensor):
         raise forged_trace("leaves out a tensor that the problem gives")

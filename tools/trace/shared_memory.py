@@ -1,5 +1,5 @@
-"""Which tensors of a trace share memory, and which of them a step reads and writes: from names of operators alone.
-Trusted: it reads a trace.
+"""Tracks which tensors of a trace share memory, and which tensors a step reads and writes, by the schemas of operators.
+Trusted: it reads a trace, and runs nothing of it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kernelwright.tools.trace.trace import (
 )
 
 VIEWS = ("_unsafe_view", "_reshape_alias")
-"""Operators that may give a view, and do not say so in their schema."""
+"""Operators that may return a view although their schema says otherwise."""
 
 
 class SharedMemory:
-    """Which tensors of a trace's set-up share a storage, and which lie within what the judge loads."""
+    """Groups the tensors of a trace's set-up by storage, and keeps apart the tensors that the judge loads."""
 
     def __init__(self, setup: Iterable[Step], loaded: Collection[int]) -> None:
         self._parent: dict[int, int] = {}
@@ -35,14 +35,15 @@ class SharedMemory:
                     self._parent[self.storage(number)] = self.storage(used[0])
 
     def storage(self, number: int) -> int:
-        """Returns the number of the tensor that stands for all tensors of one storage."""
+        """Returns the number of the tensor that represents all tensors of a storage."""
         while (parent := self._parent.get(number, number)) != number:
             number = parent
         return number
 
     def follow(self, step: Operator | Launch | Data) -> tuple[list[int], set[int]]:
-        """Returns the numbers of the tensors that a step reads, and the storages of those that it gives or writes to,
-        without what the judge loads.
+        """Returns the numbers of the tensors that a step reads, and the storages that it creates or writes to.
+
+        Storages of tensors that the judge loads are left out.
         """
         used, results = numbers_of(step)
         if used and used[0] in self._loaded and _shares(step):
@@ -52,13 +53,13 @@ class SharedMemory:
         }
 
     def first_entry(self, names: dict[int, str], used: Iterable[int]) -> str:
-        """Returns the name that is noted for the first of these tensors' storages for which there is any."""
+        """Returns the first name in `names`, by storage, of the used tensors, or an empty text."""
         storages = (self.storage(n) for n in used if n not in self._loaded)
         return next((names[storage] for storage in storages if storage in names), "")
 
 
 def numbers_of(step: Operator | Launch | Data) -> tuple[list[int], list[int]]:
-    """Returns the numbers of the tensors that a step is given, and of those that it gives."""
+    """Returns the numbers of the tensors that a step takes, and of its results."""
     if isinstance(step, Operator):
         return [*tensors_in(step.args), *tensors_in(step.kwargs)], list(tensors_in(step.out))
     return (
@@ -69,7 +70,7 @@ def numbers_of(step: Operator | Launch | Data) -> tuple[list[int], list[int]]:
 
 
 def written_by(step: Operator | Launch | Data) -> Iterator[int]:
-    """Yields the numbers of the tensors that a step writes to: by an operator's schema; a launch may write to all."""
+    """Yields the numbers of the tensors that a step writes to: by an operator's schema, or all tensors of a launch."""
     if isinstance(step, Launch):
         yield from tensors_of_launch(step)
     func = operator_named(step.op) if isinstance(step, Operator) else None
@@ -83,7 +84,7 @@ def written_by(step: Operator | Launch | Data) -> Iterator[int]:
 
 
 def _shares(step: Operator | Launch | Data) -> bool:
-    """Whether what an operator gives lies in the memory of the first tensor that it is given."""
+    """Returns whether the result of an operator lies in the memory of its first tensor."""
     func = operator_named(step.op) if isinstance(step, Operator) else None
     if func is None:
         return False

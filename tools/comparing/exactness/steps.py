@@ -132,6 +132,8 @@ def are_one_sided(
     wide_type = torch.float64 if c.is_floating_point() else torch.int64
     mine = c[not_eager].to(wide_type)
     eager = e[not_eager].to(wide_type)
+    # Expected number of elements within CHANCE_ULPS of a step: the sum of rounding errors, to both sides, over the
+    # distance of two steps.
     by_chance = 2 * CHANCE_ULPS * eps * _size(r) / float(distance(mine, eager).median())
     if count <= CHANCE_FACTOR * by_chance + MIN_ONE_SIDED_ELEMENTS:
         return False

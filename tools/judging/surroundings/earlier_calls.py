@@ -1,4 +1,4 @@
-"""Whether an answer follows what earlier calls have left on the device."""
+"""Finds outputs that depend on memory which earlier calls of the candidate left on the device."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from kernelwright.tools.expected.prepared_problem import ExpectedOutputs
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, clean_text
 
 LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
-"""How many calls later the answer is looked at where something kept changes from call to call: least and most."""
+"""Ranges of numbers of calls to skip, if memory changes at every call: lowest, and bound."""
 MAX_MIXTURES = 16
-"""Mixtures of two states of what is kept that the answer is looked at over."""
+"""Maximum number of mixtures of two states of the memory at which the output is compared."""
 MAX_MESSAGE = 700
 
 
 class EarlierCalls:
-    """Changes what a candidate keeps between calls, and looks at the answer to the next one."""
+    """Changes the memory that a candidate keeps between calls, and compares the output of the next call."""
 
     def __init__(
         self,
         ask: Callable[[dict[str, Any]], dict[str, Any]],
         check: Callable[[ExpectedOutputs], Any],
     ) -> None:
-        """ask: sends a message to the replayer. check: makes a call and compares its answer. Raises Failed."""
+        """ask: sends a message to the replayer and returns its reply. check: makes a call and compares its output.
+        Raises Failed if it is wrong.
+        """
         self._ask, self._check = ask, check
 
     def examine(
         self, first: ExpectedOutputs, other: Callable[[], ExpectedOutputs], seed: int
     ) -> bool:
-        """Returns whether what is kept changes at every call.
+        """Returns whether the kept memory changes at every call, even on equal inputs.
 
-        first, other: two draws of inputs. seed: of the numbers of calls. Raises Failed where the answer is wrong.
+        first, other: two draws of inputs. seed: for the numbers of calls to skip. Raises Failed if an output is wrong.
         """
         if not self._note()["kept"]:
             return False
@@ -50,7 +52,7 @@ class EarlierCalls:
         return {"kept": False, **self._ask({"do": "note_kept"})}
 
     def _many_calls_later(self, first: ExpectedOutputs, seed: int) -> None:
-        """What changes at each call, as a counter does, is moved on as if there had been many more calls."""
+        """Advances memory that changes at each call, such as a counter, by as many changes as calls are skipped."""
         rng = random.Random(seed)
         for times in [rng.randrange(*bounds) for bounds in LATER_CALLS]:
             self._ask({"do": "advance_kept", "times": times})
@@ -59,7 +61,7 @@ class EarlierCalls:
             )
 
     def _over_mixed_memory(self, first: ExpectedOutputs, other: ExpectedOutputs) -> None:
-        """What follows the inputs is put together of what calls on two draws have left."""
+        """Mixes the states of the memory after calls on two draws, if it depends on the inputs."""
         self._check(other)
         if not self._note().get("changed"):
             return
@@ -70,9 +72,9 @@ class EarlierCalls:
                 return
             self._require_right(first, "gives back what an earlier call kept")
 
-    def _require_right(self, first: ExpectedOutputs, told: str) -> None:
+    def _require_right(self, first: ExpectedOutputs, accusation: str) -> None:
         try:
             self._check(first)
         except Failed as failed:
-            message = clean_text(f"{told}: {failed.failure.message}", MAX_MESSAGE)
+            message = clean_text(f"{accusation}: {failed.failure.message}", MAX_MESSAGE)
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=message)) from failed

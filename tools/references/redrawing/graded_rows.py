@@ -1,10 +1,10 @@
 """Draws numbers of two magnitudes along every axis: a quarter is a million times as large as the rest.
 
-A sum over a part of an axis may be computed as a difference of two sums. Where these are far larger than what is left
-of them, it loses its digits. Among numbers of one magnitude that happens at few elements, at the end of a row.
+A candidate may compute the sum over a part of an axis as a difference of two sums. If both are far larger than their
+difference, it loses its digits. Among numbers of equal magnitude this shows at few elements, at the end of a row.
 
-Example: along a row of eight, `[1, 1, 1, 1, 1, 1, 1, 1]` becomes `[2**20, 2**20, 1, 1, 1, 1, 1, 1]`. The sums from each
-place to the end are exact there, and "total minus prefix" is off by a hundredth of each of the last six.
+Example: along a row of eight, `[1, 1, 1, 1, 1, 1, 1, 1]` becomes `[2**20, 2**20, 1, 1, 1, 1, 1, 1]`. Sums from an index
+to the end are exact, and "total minus prefix" is off by a hundredth of each of the last six.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     import torch
 
 LARGE_ROWS_PART = 4
-"""One of so many parts of an axis is large: the first one, or the last."""
+"""The first or the last 1 / LARGE_ROWS_PART of an axis is large."""
 MIN_EXTENT = 8
 """An axis with fewer elements is left as it is."""
 
 
 def grade(tensors: Sequence[torch.Tensor], exponent: int) -> None:
-    """Multiplies numbers of each tensor by 2^exponent, in place: the first quarter along an axis, or the last one where
-    the indices of the other axes add up to an odd number. A number that lies so along any axis is large.
+    """Multiplies a part of each tensor by 2^exponent, in place.
 
-    Tensors of float16 stay, which has no such numbers, and those whose rows say everything twice.
+    The part holds the elements in the first quarter along any axis. It is the last quarter if the indices of the other
+    axes add up to an odd number. Unchanged are tensors of float16 and of 8-bit numbers, whose range is too small, and
+    tensors whose rows repeat themselves.
     """
     import torch
 
@@ -35,17 +36,17 @@ def grade(tensors: Sequence[torch.Tensor], exponent: int) -> None:
         if tensor.itemsize == 1 or tensor.dtype == torch.float16 or repeats_itself(tensor):
             continue
         is_large = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
-        places = [_along(tensor, axis) for axis in range(tensor.dim())]
-        parity = sum(places) if places else None
-        for axis, place in enumerate(places):
+        indices = [_along(tensor, axis) for axis in range(tensor.dim())]
+        parity = sum(indices) if indices else None
+        for axis, index in enumerate(indices):
             extent = tensor.shape[axis]
             if extent < MIN_EXTENT:
                 continue
             first, last = (
-                place < extent // LARGE_ROWS_PART,
-                place >= extent - extent // LARGE_ROWS_PART,
+                index < extent // LARGE_ROWS_PART,
+                index >= extent - extent // LARGE_ROWS_PART,
             )
-            is_large |= torch.where((parity - place) % 2 == 0, first, last)
+            is_large |= torch.where((parity - index) % 2 == 0, first, last)
         tensor.copy_(torch.where(is_large, tensor * 2.0**exponent, tensor))
 
 

@@ -80,7 +80,7 @@ class Batches:
         except Failed:
             raise
         except (Exception, OutOfBounds):
-            pass  # it is met again, program after program
+            pass  # met again, by the program that causes it, when the launch is interpreted program by program
         self._guard.writes.restore()
         return False
 
@@ -97,6 +97,7 @@ class Batches:
                 or min(len(waiting), size) < MIN_BATCHED_PROGRAMS
                 or wasted > MAX_WASTED_BATCHES
             ):
+                # The first program alone creates the record, and tells the size of a program's values.
                 self._alone(waiting.pop())
                 continue
             group, waiting = waiting[:size], waiting[size:]
@@ -104,6 +105,7 @@ class Batches:
             self._record.served(len(group) - len(undecided))
             wasted += 2 * len(undecided) > len(group)
             if undecided:
+                # One of them is interpreted and adds its branch to the record, which the others may take then.
                 self._alone(undecided.pop())
                 waiting += undecided
 
@@ -178,6 +180,7 @@ class _Branch:
         if step.batched is not None or (
             step.name in OF_OPERANDS and not any(self._leads[slot] for slot in step.uses)
         ):
+            # Its operands are equal in all programs, so one run serves all of them.
             guard.who = SEVERAL_READERS
             operands = step.operands
             return step.run(self._values) if operands is None else step.run(

@@ -26,6 +26,8 @@ from kernelwright.tools.replaying.interpreter.recording.recorder import OtherSte
 from kernelwright.tools.report import Failed, Failure, Fault
 
 Function = Callable[..., Any]
+# Recording pays off if the record serves further programs: a matrix product took 5.6 s with a record of the first call,
+# and 4.3 s without one (bench/results/cpu_rungs.md).
 MIN_PROGRAMS_TO_RECORD = 3
 """Minimum number of programs for which a kernel's first launch is recorded."""
 MAX_NODES = 2_000
