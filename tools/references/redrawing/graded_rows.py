@@ -37,7 +37,7 @@ def grade(tensors: Sequence[torch.Tensor], exponent: int) -> None:
             continue
         is_large = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
         indices = [_along(tensor, axis) for axis in range(tensor.dim())]
-        parity = sum(indices) if indices else None
+        parity: Any = sum(indices)
         for axis, index in enumerate(indices):
             extent = tensor.shape[axis]
             if extent < MIN_EXTENT:

@@ -172,8 +172,12 @@ class OwnObjects:
     # -------------------------------------------------------------- which object
     def _pass_owners_on(self) -> None:
         """Finds the owners of all variables: first of those bound to an object, then of those bound to these."""
-        sources = {**self._scopes.bindings, **self._results}
-        self._known = dict.fromkeys(sources, frozenset())
+        sources: dict[_Variable | str, list[ast.expr | None]] = {}
+        for variable, values in self._scopes.bindings.items():
+            sources[variable] = values
+        for function, values in self._results.items():
+            sources[function] = values
+        self._known = {each: frozenset() for each in sources}
         for _ in range(MAX_ROUNDS):
             now = {each: _joined([*map(self._owners, values)]) for each, values in sources.items()}
             if now == self._known:
