@@ -1,6 +1,6 @@
 # problem: cumsum
 # needs: cpu
-# odd: the row is summed from its end, and each prefix is the total less what follows
+# odd: blocks are walked from the row's end, and the sum before each is walked from its beginning
 import torch
 import torch.nn as nn
 import triton
@@ -11,16 +11,17 @@ import triton.language as tl
 def cumsum_kernel(x, out, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BLOCK)
-    carry = 0.0
-    start = 0
-    while start < columns:
+    start = (columns - 1) // BLOCK * BLOCK
+    while start >= 0:
+        carry = 0.0
+        before = 0
+        while before < start:
+            carry += tl.sum(tl.load(x + row * columns + before + i), axis=0)
+            before += BLOCK
         at = start + i
         values = tl.load(x + row * columns + at, mask=at < columns, other=0.0)
-        behind = tl.cumsum(values, axis=0, reverse=True) - values
-        block = tl.sum(values, axis=0)
-        tl.store(out + row * columns + at, carry + (block - behind), mask=at < columns)
-        carry += block
-        start += BLOCK
+        tl.store(out + row * columns + at, carry + tl.cumsum(values, axis=0), mask=at < columns)
+        start -= BLOCK
 
 
 class ModelNew(nn.Module):
