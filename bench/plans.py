@@ -229,7 +229,9 @@ def _gain(rows: Sequence[PlanRow]) -> float:
 def _write(path: Path, rows: Sequence[PlanRow], options: argparse.Namespace) -> None:
     from bench.layer_suite.rows import machine_description
 
-    command = f"python -m bench.plans --set {options.set} --device {options.device} --own-work {options.own_work}"
+    command = f"python -m bench.plans --set {options.set} --device {options.device}"
+    command += f" --own-work {options.own_work} --search-seconds {options.search_seconds:g}"
+    command += f" --only {options.only}" if options.only else ""
     lines = [
         f"# Plans of the compiler's decisions, {options.set} set",
         "",
