@@ -13,7 +13,7 @@ import numpy as np
 from kernelwright.tools.references.arithmetic import TF32_DROPPED_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     import triton.language as tl
@@ -322,7 +322,7 @@ def check_promised_multiples() -> None:
 
     original = interpreter.TensorHandle.set_attr
 
-    def set_attr(self: Any, key: str, value: object) -> None:
+    def set_attr(self: Any, key: str, value: Sequence[int]) -> None:
         is_number = self.data.size == 1 and np.issubdtype(self.data.dtype, np.integer)
         if key == "tt.divisibility" and is_number and not self.dtype.is_ptr():
             number, multiple = int(self.data.item()), int(value[0])
