@@ -124,8 +124,9 @@ class _Scopes:
                 self.bindings[_Variable(_ATTRIBUTES, name)].append(value)
             case _:  # of an unpacking no part has an expression
                 for part in ast.walk(target):
-                    is_target = isinstance(part, ast.Name | ast.Attribute)
-                    if is_target and isinstance(part.ctx, ast.Store):
+                    if isinstance(part, ast.Name | ast.Attribute) and isinstance(
+                        part.ctx, ast.Store
+                    ):
                         self._bind(part, None, scope)
 
 
