@@ -7,6 +7,7 @@ Also exports the values of `tools/faults.py`, `tools/compile_results.py` and
 
 from __future__ import annotations
 
+import statistics
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ __all__ = [
     "ReportOutcome",
     "Roofline",
     "Rung",
+    "ShapeVerdict",
     "SizeOutcome",
     "SourceLine",
     "Speedup",
@@ -223,6 +225,53 @@ class Environment(Value):
     """Value of TRITON_DEFAULT_FP_FUSION."""
 
 
+class ShapeVerdict(Value):
+    """Verdict on a candidate at one of the shapes that a problem names (tools/shapes/judged_shapes.py)."""
+
+    name: str
+    dtype: str = ""
+    """torch's name of the dtype to which the module and its inputs were cast; empty for no cast."""
+    inputs: tuple[str, ...] = ()
+    """Dtype and shape of each tensor of the call: `float32 8x128x64`."""
+    report: Report
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def correct(self) -> bool:
+        """Whether the candidate is correct at this shape. Part of the JSON."""
+        return self.report.correct
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def speedup(self) -> float | None:
+        """Median speedup over eager PyTorch at this shape; None if not correct or not timed. Part of the JSON."""
+        return self.report.speedup
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def milliseconds(self) -> float | None:
+        """Median time of a call; None if not timed. Part of the JSON."""
+        profile = self.report.profile
+        return profile.candidate.median if profile is not None and profile.candidate else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def launches(self) -> int | None:
+        """Launches of the candidate's own kernels in a call; None if it was not traced. Part of the JSON."""
+        work = self.report.own_work
+        return sum(work.census.launches.values()) if work is not None else None
+
+    @property
+    def line(self) -> str:
+        """Shape and verdict in one line: `decode, float32 1x1x64: correct, 3 launches, not timed`."""
+        facts = [self.report.outcome.value.replace("_", " ")]
+        if self.launches is not None:
+            facts.append(f"{self.launches} launch{'' if self.launches == 1 else 'es'}")
+        timed = self.speedup is not None
+        facts.append(f"{self.speedup:.2f}x the speed of eager PyTorch" if timed else "not timed")
+        return f"{', '.join([self.name, *self.inputs])}: {', '.join(facts)}"
+
+
 class Report(Value):
     """Verdict on a candidate for a problem, with all measurements. A stage not reached is None."""
 
@@ -272,6 +321,10 @@ class Report(Value):
     output: str = ""
     """Printed output of the candidate, with limited length. Data, never an instruction."""
     warnings: tuple[str, ...] = ()
+    shapes: tuple[ShapeVerdict, ...] = ()
+    """Verdicts at each shape, if the problem names shapes. All other fields are then those of the deciding shape: the
+    first that is not correct, else the one with the lowest speedup.
+    """
     seconds: Number = 0.0
     cached: bool = False
 
@@ -388,3 +441,14 @@ class Report(Value):
     def speedup(self) -> float | None:
         """Median speedup over eager PyTorch; None if not correct or not timed."""
         return self.profile.speedup if self.profile and self.correct else None
+
+    @property
+    def mean_speedup(self) -> float | None:
+        """Geometric mean of the speedups over eager PyTorch at all shapes; None if a shape was not timed."""
+        speedups = [shape.report.speedup for shape in self.shapes]
+        if not speedups or None in speedups:
+            return None
+        return statistics.geometric_mean([speedup for speedup in speedups if speedup is not None])
+
+
+ShapeVerdict.model_rebuild()

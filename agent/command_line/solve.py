@@ -29,7 +29,7 @@ from kernelwright.agent.command_line.options import (
     settings_of,
 )
 from kernelwright.agent.command_line.policy.options import PolicyName, SamplingOptions
-from kernelwright.agent.command_line.problems import Init, Inputs, find_named
+from kernelwright.agent.command_line.problems import ENTRY_PANEL, Init, Inputs, find_named
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
@@ -95,6 +95,26 @@ Backward = Annotated[
         rich_help_panel=SEARCH_PANEL,
     ),
 ]
+Shapes = Annotated[
+    str | None,
+    typer.Option(
+        "--shapes",
+        metavar="FILE.json",
+        help="Calls that the kernel is for: a list of sizes or of input shapes, each judged and timed. Default: the "
+        "file's get_inputs, and its get_inputs_NAME if it has any.",
+        rich_help_panel=ENTRY_PANEL,
+    ),
+]
+Dtypes = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="LIST",
+        help="Dtypes of the module and its floating inputs, each judged and timed: bf16,fp16,fp32.",
+        show_default="as the problem has them",
+        rich_help_panel=ENTRY_PANEL,
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -128,6 +148,8 @@ def solve(
     drafting: DraftOptions,
     init: Init = None,
     inputs: Inputs = None,
+    shapes: Shapes = None,
+    dtype: Dtypes = None,
     policy: PolicyName = "embedded",
     tune: Tune = True,
     variants: Variants = 0,
@@ -154,6 +176,7 @@ def solve(
     chosen_problem = find_named(
         problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ()
     )
+    chosen_problem = _with_shapes(chosen_problem, shapes, dtype, backward, quiet)
     settings = solve_settings(
         policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "",
         variants=variants,
@@ -189,6 +212,29 @@ def solve(
         quiet=quiet,
         cards=judging.target,
     )
+
+
+def _with_shapes(
+    problem: Problem, shapes: str | None, dtypes: str | None, backward: bool, quiet: bool
+) -> Problem:
+    """Returns the problem with the shapes and dtypes that the user asks for; unchanged without any."""
+    from kernelwright.agent.problems.other_inputs import has_other_inputs
+    from kernelwright.agent.shapes.shape_file import read_dtypes, read_shapes
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.errors import InputError
+
+    wanted = read_shapes(shapes) if shapes is not None else ()
+    names = read_dtypes(dtypes) if dtypes is not None else ()
+    if backward and (wanted or names):
+        raise InputError(
+            "--backward goes with the problem's own shape: leave out --shapes and --dtype"
+        )
+    if backward or not (wanted or names or has_other_inputs(problem)):
+        return problem
+    from kernelwright.agent.shapes.wanted_problem import problem_with_shapes
+
+    with progress(quiet) as say:
+        return problem_with_shapes(problem, wanted, names, say)
 
 
 def solve_settings(

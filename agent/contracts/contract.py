@@ -136,10 +136,18 @@ class Contract(Value):
     """Tested values of each varied size, in ascending order."""
     own_sizes: dict[str, int] = {}
     """Values of the varied sizes in the problem, at which the kernel was at least compiled."""
+    shape_sizes: dict[str, tuple[int, ...]] = {}
+    """Values of the varied sizes at each shape that the problem names, at which the kernel was at least compiled."""
     relations: tuple[SizeRelation, ...] = ()
     mode: Mode = Mode.ANY
     max_elements: int = INT32_ELEMENTS
     """Maximum number of elements of an accepted tensor."""
+    cast: str = ""
+    """Dtype to which the module was cast after its constructor; empty for no cast."""
+    empty_sizes: tuple[str, ...] = ()
+    """Varied sizes that may be 0."""
+    others: tuple[Contract, ...] = ()
+    """Contracts of calls of other forms (ranks, dtypes), if the kernel was judged at several shapes."""
 
     @property
     def few_values(self) -> dict[str, tuple[int, ...]]:
@@ -150,5 +158,6 @@ class Contract(Value):
         few: dict[str, tuple[int, ...]] = {}
         for name, values in self.run_sizes.items():
             if len(values) < FREE_SIZE_VALUES:
-                few[name] = tuple(sorted({*values, self.own_sizes[name]}))
+                compiled = self.shape_sizes.get(name, ())
+                few[name] = tuple(sorted({*values, *compiled, self.own_sizes[name]}))
         return few

@@ -43,8 +43,9 @@ def contract_lines(contract: Contract, report: Report) -> list[str]:
 def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
     for argument in contract.constructor:
         yield "constructor", _argument(argument)
-    for argument in contract.inputs:
-        yield "input" if argument.passed else "argument", _argument(argument)
+    if contract.cast:
+        yield "module", f"cast to {contract.cast} after its constructor"
+    yield from _input_facts(contract)
     for output in contract.outputs:
         layout = "contiguous" if output.contiguous else "strided"
         yield "output", f"{_shaped(output.dtype, output.shape)}, {layout}"
@@ -52,10 +53,12 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
         yield "weight", f"{weight.name}: {_shaped(weight.dtype, weight.shape)}"
     if len(contract.weights) > MAX_WEIGHTS_SHOWN:
         yield "weight", f"and {len(contract.weights) - MAX_WEIGHTS_SHOWN} more"
-    for name, values in contract.run_sizes.items():
-        yield "size", _size(name, values, contract.own_sizes[name], name in contract.few_values)
-    for relation in contract.relations:
-        yield "relation", relation.text
+    yield from _size_facts(contract)
+    for other in contract.others:
+        cast = f", the module cast to {other.cast}" if other.cast else ""
+        yield "or", f"a call of this form{cast}:"
+        yield from _input_facts(other)
+        yield from _size_facts(other)
     yield "layout", _layout(contract)
     yield "device", _device(report)
     yield "mode", MODE_TEXTS[contract.mode]
@@ -70,6 +73,18 @@ def _facts(contract: Contract, report: Report) -> Iterator[tuple[str, str]]:
             "error",
             f"at most {error:.3g} times that of eager PyTorch against float64, in all draws",
         )
+
+
+def _input_facts(contract: Contract) -> Iterator[tuple[str, str]]:
+    for argument in contract.inputs:
+        yield "input" if argument.passed else "argument", _argument(argument)
+
+
+def _size_facts(contract: Contract) -> Iterator[tuple[str, str]]:
+    for name, values in contract.run_sizes.items():
+        yield "size", _size(name, values, contract.own_sizes[name], name in contract.few_values)
+    for relation in contract.relations:
+        yield "relation", relation.text
 
 
 def _argument(argument: Argument) -> str:
@@ -115,7 +130,8 @@ def _strides(contract: TensorContract) -> str:
 def _size(name: str, values: tuple[int, ...], problem_value: int, few: bool) -> str:
     ran = f"run at {_numbers(values)}"
     compiled = "" if problem_value in values else f", compiled for {problem_value}"
-    return f"{name}: {'only these' if few else 'any from 1'}; {ran}{compiled}"
+    least = 0 if 0 in values else 1
+    return f"{name}: {'only these' if few else f'any from {least}'}; {ran}{compiled}"
 
 
 def _numbers(values: tuple[int, ...]) -> str:

@@ -11,8 +11,10 @@ all sizes is fixed, and an extent that varies gets the name of a size (size_name
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue
@@ -41,6 +43,7 @@ from kernelwright.tools.problem import Problem, ProblemError, module_integers
 from kernelwright.tools.reference_trials.trials import reference_trials
 from kernelwright.tools.references.input_spec import InputSpec, input_spec
 from kernelwright.tools.report import CorrectnessResult, Report, SizeOutcome
+from kernelwright.tools.shapes.judged_shapes import judged_shapes, problem_to_judge
 
 MAX_BYTES_TO_RUN = 1 << 26
 """Maximum bytes of inputs and weights for running a reference on the CPU."""
@@ -64,10 +67,57 @@ def derive_here(problem: Problem, report: JsonValue) -> JsonValue:
     return derived_contract(problem, Report.model_validate(report)).model_dump(mode="json")
 
 
+@dataclass(frozen=True)
+class JudgedCalls:
+    """Calls with which a kernel was judged at a single shape."""
+
+    problem: Problem
+    specs: tuple[InputSpec, ...]
+    """Inputs at each judged size, then at the problem's own sizes."""
+    cast: str = ""
+    """Dtype to which the module was cast; empty for no cast."""
+
+    @property
+    def form(self) -> str:
+        """Text that is equal for calls of equal nesting, ranks and dtypes."""
+        spec = self.specs[0]
+        return repr((self.cast, form_of([spec.init, spec.inputs])))
+
+    @property
+    def ran(self) -> tuple[bool, ...]:
+        """Whether each size was run; the problem's own is last, and may be compiled only."""
+        # Empty sizes are the problem's own: if among the judged sizes, the last value was run, too.
+        ran_own = any(not spec.sizes for spec in self.specs[:-1])
+        return (*(True for _ in self.specs[:-1]), ran_own)
+
+
 def derived_contract(problem: Problem, report: Report) -> Contract:
-    """Returns the contract of a correct kernel. Runs the reference in this process."""
-    specs = judged_specs(problem, report)
-    facts = facts_of(problem, _small_sizes(problem, specs))
+    """Returns the contract of a correct kernel. Runs the reference in this process.
+
+    A kernel that was judged at several shapes has a contract for each form of its calls: the first shape's, with the
+    others in `others`.
+    """
+    judged: list[JudgedCalls] = []
+    shapes = judged_shapes(problem)
+    for shape, verdict in zip(shapes, report.shapes, strict=False):
+        at_shape = problem_to_judge(problem, shape)
+        specs = tuple(judged_specs(at_shape, verdict.report))
+        judged.append(JudgedCalls(problem=at_shape, specs=specs, cast=shape.dtype))
+    if not judged:
+        judged.append(JudgedCalls(problem=problem, specs=tuple(judged_specs(problem, report))))
+    groups: dict[str, list[JudgedCalls]] = {}
+    for calls in judged:
+        groups.setdefault(calls.form, []).append(calls)
+    first, *others = [_contract_of_calls(group) for group in groups.values()]
+    return first.with_(others=tuple(others))
+
+
+def _contract_of_calls(judged: Sequence[JudgedCalls]) -> Contract:
+    """Returns the contract of calls of a single form."""
+    problem, cast = judged[0].problem, judged[0].cast
+    specs = [spec for calls in judged for spec in calls.specs]
+    ran = [was_run for calls in judged for was_run in calls.ran]
+    facts = facts_of(problem, _small_sizes(problem, judged[0].specs))
     constructor = _columns([spec.init for spec in specs])
     inputs = _columns([spec.inputs for spec in specs])
     constructor_names = _names(facts.constructor, len(constructor))
@@ -80,17 +130,20 @@ def derived_contract(problem: Problem, report: Report) -> Contract:
     rows: list[tuple[str, Row]] = []
     for name, leaves in columns:
         rows += _rows(name, leaves)
-    sizes = SizeNames(rows, _problem_sizes(problem, specs))
+    sizes = SizeNames(rows, _problem_sizes(specs))
     return Contract(
         inputs=tuple(_arguments(input_names, inputs, facts.forward, sizes, facts.written)),
         constructor=tuple(_arguments(constructor_names, constructor, facts.constructor, sizes, ())),
         outputs=_outputs(specs, facts, sizes),
         weights=_weights(specs, sizes),
-        run_sizes={name: _run_values(row, specs) for name, row in sizes.rows.items()},
+        run_sizes={name: _run_values(row, ran) for name, row in sizes.rows.items()},
         own_sizes={name: row[-1] for name, row in sizes.rows.items()},
+        shape_sizes={name: _own_values(row, judged) for name, row in sizes.rows.items()},
         relations=sizes.relations(),
         mode=facts.mode,
         max_elements=max(INT32_ELEMENTS, *(_largest(spec) for spec in specs)),
+        cast=cast,
+        empty_sizes=tuple(name for name, row in sizes.rows.items() if 0 in _run_values(row, ran)),
     )
 
 
@@ -137,19 +190,20 @@ def judged_specs(problem: Problem, report: Report) -> list[InputSpec]:
             if not sizes and not specs:
                 raise
             continue
-        if not specs or _form([spec.init, spec.inputs]) == _form([specs[0].init, specs[0].inputs]):
+        form = form_of([spec.init, spec.inputs])
+        if not specs or form == form_of([specs[0].init, specs[0].inputs]):
             specs.append(spec)
     return specs
 
 
-def _form(tree: object) -> object:
+def form_of(tree: object) -> object:
     """Returns the nesting of a description, with the rank and dtype of each tensor."""
     if isinstance(tree, list):
-        return [_form(element) for element in tree]
+        return [form_of(element) for element in tree]
     if isinstance(tree, dict) and "tensor" in tree:
         return len(tree["tensor"]["shape"]), tree["tensor"]["dtype"]
     if isinstance(tree, dict):
-        return {key: _form(entry) for key, entry in tree.items()}
+        return {key: form_of(entry) for key, entry in tree.items()}
     return type(tree).__name__
 
 
@@ -166,9 +220,12 @@ def _small_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, int]
     return shrink(problem).sizes
 
 
-def _problem_sizes(problem: Problem, specs: Sequence[InputSpec]) -> dict[str, Row]:
+def _problem_sizes(specs: Sequence[InputSpec]) -> dict[str, Row]:
     """Returns the values of the problem's module-level integers at each size."""
-    tables = [module_integers(problem.with_sizes(spec.sizes).source) for spec in specs]
+    tables: list[dict[str, int]] = []
+    for spec in specs:
+        assert spec.problem is not None
+        tables.append(module_integers(spec.problem.with_sizes(spec.sizes).source))
     rows: dict[str, Row] = {}
     for name in tables[0]:
         if all(name in table for table in tables):
@@ -293,9 +350,11 @@ def _order(shapes: Sequence[Row], strides: Sequence[Row]) -> tuple[int, ...] | N
 def _is_dense(shape: Row, strides: Row, order: Sequence[int]) -> bool:
     """Returns whether a tensor in this memory order has neither gaps nor overlaps.
 
-    Strides of dimensions of extent 1 are arbitrary in torch and are ignored.
+    Strides of dimensions of extent 1, and of tensors without elements, are arbitrary in torch and are ignored.
     """
     step = 1
+    if 0 in shape:
+        return True
     for index in reversed(order):
         if shape[index] != 1 and strides[index] != step:
             return False
@@ -338,14 +397,17 @@ def _have_equal_length(shapes: Sequence[Sequence[int]]) -> bool:
     return len({len(shape) for shape in shapes}) <= 1
 
 
-def _run_values(row: Row, specs: Sequence[InputSpec]) -> tuple[int, ...]:
-    """Returns the tested values of a size.
+def _run_values(row: Row, ran: Sequence[bool]) -> tuple[int, ...]:
+    """Returns the values of a size at which the kernel ran; at the others it was compiled only."""
+    return tuple(sorted({value for value, was_run in zip(row, ran, strict=True) if was_run}))
 
-    The last value belongs to the problem and may be compiled only.
-    """
-    # Empty sizes are the problem's own: if among the judged sizes, the last value was run, too.
-    ran = row if any(not spec.sizes for spec in specs[:-1]) else row[:-1]
-    return tuple(sorted(set(ran)))
+
+def _own_values(row: Row, judged: Sequence[JudgedCalls]) -> tuple[int, ...]:
+    """Returns the values of a size at the own sizes of several shapes; none for a single shape."""
+    if len(judged) == 1:
+        return ()
+    last_of_each = itertools.accumulate(len(calls.specs) for calls in judged)
+    return tuple(sorted({row[end - 1] for end in last_of_each}))
 
 
 def _largest(spec: InputSpec) -> int:

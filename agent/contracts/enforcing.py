@@ -27,7 +27,7 @@ def size(name, value, judged, sizes):
     number = sizes.setdefault(judged, value) if isinstance(judged, str) else judged
     fits = type(value) is int and value == number
     require(fits, name, "is", value, "and must be", *dict.fromkeys((judged, number)))
-    require(value > 0 or judged == 0, name, "is 0, and no empty tensor was judged")
+    require(value > 0 or judged in (0, *sizes.get("may be 0", ())), name, "is 0, and no empty tensor was judged")
     return value
 
 
@@ -69,8 +69,9 @@ def weights_of(module):
     return [(name, w.dtype, w.is_contiguous() or tuple(w.stride()), w.device) for name, w in weights]
 
 
-def check_weights(module, sizes):
+def check_weights(module, sizes, cast=None):
     for (name, *kind, device), (_, *built, _) in zip(weights_of(module), module.judged_contract[1], strict=True):
+        built[0] = cast if cast is not None and built[0].is_floating_point else built[0]
         require(kind == built, name, "is", *kind, "and must be as it was built:", *built)
         require(device == sizes.get("the device", device), name, "is on", device, "and the inputs are not")
 

@@ -42,6 +42,11 @@ CHECKS_FILE = Path(__file__).with_name("enforcing.py")
 FUNCTION_NAME = "_enforce_contract"
 WRAPPED_MODEL = "model."
 """Prefix of all weights if the problem's reference stores the user's module as `model`."""
+FORM_OF = """
+def form_of(*values):
+    leaves = [v for v in torch.utils._pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
+    return tuple((v.dtype, v.dim()) for v in leaves)
+""".strip()
 LOADING = f"""
 def load(self, state, prefix, *rest):  # takes the state dict of the module that the reference holds as its `model`
     for name in self.state_dict():
@@ -71,7 +76,7 @@ def without_guard(source: str) -> str:
 
 def guard_text(contract: Contract, name: str) -> str:
     """Returns the source of the function that adds the checks to a class."""
-    methods = [_constructor(contract), _forward(contract), _installed(contract)]
+    methods = [_constructor(contract), *_forwards(contract), _installed(contract)]
     if contract.max_elements != INT32_ELEMENTS:
         methods.insert(0, f"MAX_ELEMENTS = {contract.max_elements}")
     head = f'def {name}(model):\n    """Makes a module check its arguments on the host, without device work."""\n'
@@ -115,9 +120,44 @@ def _constructor(contract: Contract) -> str:
     return _method("__init__", contract.constructor, names, body)
 
 
-def _forward(contract: Contract) -> str:
+def _forwards(contract: Contract) -> list[str]:
+    """Returns the method `forward`; for calls of several forms a method for each, and the choice between them."""
+    if not contract.others:
+        return [_forward(contract, "forward")]
+    methods, forms = [FORM_OF], []
+    for number, each in enumerate((contract, *contract.others), 1):
+        methods.append(_forward(each, f"forward_{number}"))
+        tensors = [tensor for argument in each.inputs for tensor in _tensors(argument.contract)]
+        forms.append(
+            f"    ({''.join(f'{_form(tensor)}, ' for tensor in tensors)}): forward_{number},"
+        )
+    body = [
+        f"form = form_of({', '.join(_passed(contract.inputs, _parameter_names(contract.inputs)))})",
+        'require(form in forms, "no call of these dtypes and ranks was judged:", form)',
+        f"return forms[form]({', '.join(['self', *_passed(contract.inputs, _parameter_names(contract.inputs))])})",
+    ]
+    table = "\n".join(["forms = {", *forms, "}"])
     names = _parameter_names(contract.inputs)
-    body = ["sizes = dict(self.judged_contract[0])", *_checks(contract.inputs, names)]
+    return [*methods, table, _method("forward", contract.inputs, names, body)]
+
+
+def _tensors(contract: AnyContract) -> Iterator[TensorContract]:
+    if isinstance(contract, TensorContract):
+        yield contract
+    for item in contract.items if isinstance(contract, ItemsContract) else ():
+        yield from _tensors(item)
+
+
+def _form(tensor: TensorContract) -> str:
+    """Returns dtype and rank of a tensor."""
+    return f"(torch.{tensor.dtype}, {len(tensor.shape)})"
+
+
+def _forward(contract: Contract, method: str) -> str:
+    names = _parameter_names(contract.inputs)
+    empty = f'sizes["may be 0"] = {contract.empty_sizes!r}'
+    body = ["sizes = dict(self.judged_contract[0])", *([empty] if contract.empty_sizes else [])]
+    body += _checks(contract.inputs, names)
     for relation in contract.relations:
         body.append(
             f"require({with_lookups(relation.text)}, {f'{relation.text} must hold and does not'!r})"
@@ -132,11 +172,12 @@ def _forward(contract: Contract) -> str:
         )
         body.append(f"require({'' if training else 'not '}self.training, {words!r})")
     if contract.weights:
-        body.append("check_weights(self, sizes)")
+        cast = f", torch.{contract.cast}" if contract.cast else ""
+        body.append(f"check_weights(self, sizes{cast})")
     trained = tuple(index for index, output in enumerate(contract.outputs) if _is_trained(output))
     called = f"judged_forward({', '.join(['self', *_passed(contract.inputs, names)])})"
     body.append(f"return finish(self, {called}, {trained if contract.weights else ()!r})")
-    return _method("forward", contract.inputs, names, body)
+    return _method(method, contract.inputs, names, body)
 
 
 def _is_trained(output: Output) -> bool:
@@ -183,7 +224,16 @@ def _parameter_names(arguments: Sequence[Argument]) -> list[str]:
     """Returns the argument names, or numbered names if any collides with a name of the guard."""
     names = [argument.name for argument in arguments]
     # Parameters share a scope with the checker's functions and must not hide them.
-    reserved = {*_checker_names(), "sizes", "judged_init", "judged_forward", "self", "model"}
+    reserved = {
+        *_checker_names(),
+        "sizes",
+        "judged_init",
+        "judged_forward",
+        "self",
+        "model",
+        "form",
+        "forms",
+    }
     are_identifiers = all(name.isidentifier() for name in names)
     are_distinct = len(set(names)) == len(names)
     if are_identifiers and are_distinct and not reserved & set(names):

@@ -74,11 +74,13 @@ def author_line(author: str) -> str:
 def verdict_lines(report: Report) -> list[str]:
     """Returns the comment lines with the extent of the verification and the judge's versions."""
     environment = report.environment
+    shapes = [f"# shape      {_line(verdict.line)}" for verdict in report.shapes]
     mode = (
         [f"# mode       judged in eval mode: {_line(report.eval_mode)}"] if report.eval_mode else []
     )
     return [
         f"# verified   {_line(verification_line(report))}",
+        *shapes,
         *mode,
         f"# judged by  evaluator {environment.evaluator}, torch {environment.torch}, triton {environment.triton}",
     ]
@@ -86,11 +88,17 @@ def verdict_lines(report: Report) -> list[str]:
 
 def verification_line(report: Report) -> str:
     """Describes in one line on which device and at which sizes the kernel was verified."""
+    if report.shapes and report.correct:
+        return f"at each of {len(report.shapes)} shapes; {_verified(report, at_shapes=True)}"
+    return _verified(report)
+
+
+def _verified(report: Report, at_shapes: bool = False) -> str:
     if not report.correct:
         return "not correct" if report.outcome is ReportOutcome.INCORRECT else "not checked"
     if report.judged_on == "cpu":
         sizes = report.interpreted.sizes if report.interpreted else {}
-        shown = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        shown = "" if at_shapes else ", ".join(f"{name} {value}" for name, value in sizes.items())
         targets = ", ".join(compiled.target for compiled in report.compiles if compiled.passed)
         compiled_for = f"compiled for {targets}; " if report.compiles else ""
         return (

@@ -106,9 +106,11 @@ def is_training(contract: Contract) -> bool:
 
 def only_half_dtype(contract: Contract) -> str:
     """Returns float16 or bfloat16 if all floating tensors have this dtype; otherwise empty."""
-    dtypes = {weight.dtype for weight in contract.weights}
-    for argument in contract.inputs:
-        dtypes |= _dtypes(argument.contract)
+    dtypes: set[str] = set()
+    for each in (contract, *contract.others):
+        dtypes |= {weight.dtype for weight in each.weights}
+        for argument in each.inputs:
+            dtypes |= _dtypes(argument.contract)
     floating = {dtype for dtype in dtypes if "float" in dtype or "complex" in dtype}
     return floating.pop() if len(floating) == 1 and floating <= HALF_DTYPES else ""
 

@@ -66,10 +66,14 @@ def package_files(package: str, kernels: Sequence[PackagedKernel]) -> dict[str, 
         files[f"src/{package}/{path}"] = text
     files["tests/conftest.py"] = copied("conftest.py")
     files["tests/test_kernels.py"] = copied("test_kernels.py")
-    classes = {kernel.name: kernel.class_name for kernel in kernels}
-    files["tests/small/package.json"] = _json({"package": package, "kernels": classes})
+    cases: list[dict[str, str]] = []
     for kernel in kernels:
-        files[f"tests/small/{kernel.name}.py"] = kernel.small_source
+        for number, small in enumerate(kernel.small_problems):
+            file = f"{kernel.name}_{number}.py" if number else f"{kernel.name}.py"
+            files[f"tests/small/{file}"] = small.source
+            module = {"module": kernel.name, "class": kernel.class_name}
+            cases.append({**module, "file": file, "shape": small.shape, "dtype": small.dtype})
+    files["tests/small/package.json"] = _json({"package": package, "cases": cases})
     return files
 
 
@@ -147,7 +151,7 @@ def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
         call=call,
         files=_literal(files),
         training=is_training(kernel.contract),
-        holds=sizes_condition(kernel.contract),
+        forms=_forms(kernel),
         writes=_literal(tuple(writes)) if writes else "",
         half=only_half_dtype(kernel.contract),
         tuple_of=_tuple_of,
@@ -157,6 +161,15 @@ def _kernel_files(namespace: str, kernel: PackagedKernel) -> dict[str, str]:
     texts["reference.py"] = kernel.problem.source
     texts["verdict.json"] = kernel.report.model_dump_json(indent=2) + "\n"
     return texts
+
+
+def _forms(kernel: PackagedKernel) -> list[tuple[list[str], str]]:
+    """Returns dtypes and shapes of the tensors, and the condition of the sizes, for each form of the judged calls."""
+    forms: list[tuple[list[str], str]] = []
+    for contract in (kernel.contract, *kernel.contract.others):
+        call = call_text(contract, kernel.form.parameters)
+        forms.append((call.shapes, sizes_condition(contract)))
+    return forms
 
 
 def gradients_file_text(gradients: PackagedGradients) -> str:

@@ -27,6 +27,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials.eval_mode import in_eval_mode
 from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.report import Report, Value, clean_text
+from kernelwright.tools.shapes.judged_shapes import judged_shapes, problem_to_judge, without_shapes
 
 CANDIDATE_LINE = re.compile(r"^# candidate +(\d+),.* in (\S+)$", re.MULTILINE)
 """Line of a kernel file with the number of its candidate and its database."""
@@ -56,10 +57,32 @@ class PackagedKernel(Value):
         return "".join(part[:1].upper() + part[1:] for part in self.name.split("_")) or "Kernel"
 
     @property
-    def small_source(self) -> str:
-        """Returns the reference at sizes small enough for Triton's interpreter."""
-        small = shrink(self.problem)
-        return self.problem.with_sizes(small.sizes).source if small.fits else self.problem.source
+    def small_problems(self) -> list[SmallProblem]:
+        """Returns the reference at sizes that Triton's interpreter can run, at each of its shapes."""
+        problem = without_shapes(self.problem)
+        shapes = judged_shapes(self.problem)
+        if not shapes:
+            return [SmallProblem(source=_small_source(problem))]
+        smalls: list[SmallProblem] = []
+        for shape in shapes:
+            source = _small_source(problem_to_judge(self.problem, shape))
+            smalls.append(SmallProblem(source=source, shape=shape.name, dtype=shape.dtype))
+        return smalls
+
+
+class SmallProblem(Value):
+    """A reference at small sizes, for the tests of a package."""
+
+    source: str
+    shape: str = ""
+    """Name of the shape; empty if the kernel was judged at the problem's own."""
+    dtype: str = ""
+    """Dtype to which the tests cast the module; empty for no cast."""
+
+
+def _small_source(problem: Problem) -> str:
+    small = shrink(problem)
+    return problem.with_sizes(small.sizes).source if small.fits else problem.source
 
 
 def package_kernel(

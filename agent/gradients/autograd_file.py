@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kernelwright.agent.candidates.joined_text import joined_text
 from kernelwright.agent.gradients.gradient_facts import GradientFacts
 from kernelwright.agent.gradients.gradient_problem import weight_expression
-from kernelwright.agent.gradients.joined_text import joined_text
 
 FORWARD_CLASS, BACKWARD_CLASS = "ForwardKernels", "BackwardKernels"
 TEMPLATE = '''

@@ -11,6 +11,7 @@ from kernelwright.agent.problems.data_files import with_data
 from kernelwright.agent.problems.entry_points.entry_problems import reference_of_text
 from kernelwright.agent.problems.entry_points.notebooks import notebook_text
 from kernelwright.agent.problems.entry_points.sibling_imports import with_siblings
+from kernelwright.agent.problems.other_inputs import with_first_inputs
 from kernelwright.tools.problem import (
     Problem,
     ProblemError,
@@ -81,7 +82,7 @@ def read_problem(
             if path.suffix == ".ipynb"
             else with_data(with_siblings(text, path), path)
         )
-        return problem_of(reference_of_text(text, *entry), name, suite)
+        return problem_of(reference_of_text(with_first_inputs(text), *entry), name, suite)
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 

@@ -54,6 +54,8 @@ class ReplayedTurn(Value):
     """Action of the current search if different from the recorded action; otherwise empty."""
     judged: bool = False
     """Whether the current tools judged the turn in this replay."""
+    shapes: tuple[str, ...] = ()
+    """A line for the verdict at each shape that the problem names."""
     drift: VerdictDrift = VerdictDrift()
 
 
@@ -289,6 +291,7 @@ def _turn(
         message=_line(report.failure.message) if report.failure else "", speedup=report.speedup,
         repeats=None if attempt.repeats is None else turns[attempt.repeats].turn,
         best=turns[best.turn].turn if best else None, departure=departure, judged=judged,
+        shapes=tuple(_line(verdict.line) for verdict in report.shapes),
         drift=compare_reports(stored, report),
     )  # fmt: skip
 

@@ -191,6 +191,7 @@ def _turn_facts(turn: Turn) -> tuple[tuple[str, str], ...]:
     if report is not None:
         facts.append(("rung reached", report.rung.value))
         facts.append(("judged on", report.judged_on or "never run"))
+        facts += [("shape", verdict.line) for verdict in report.shapes]
         kernels = report.compile.kernels if report.compile else ()
         facts += [
             (

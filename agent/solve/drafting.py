@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelwright.agent.candidates.candidate_files import read_candidate
 from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.shapes.shape_drafts import drafted_at_shapes
 from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.errors import InputError
@@ -33,6 +34,7 @@ from kernelwright.policies.inductor.draft import (
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import Fault, InfrastructureError
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.shapes.judged_shapes import judged_shapes
 from kernelwright.tools.source import read_source
 
 if TYPE_CHECKING:
@@ -168,7 +170,8 @@ class Drafter(AbstractContextManager["Drafter"]):
                 return drafts[rule, exact]
             judged = problem if settings.train_mode else as_judged(problem).problem
             partial, parts = settings.partial, split and not exact
-            if chooser is None or exact:
+            # Plans are tried for a single shape: several shapes take the compiler's own.
+            if chooser is None or exact or judged_shapes(judged):
                 written = self.draft(judged, rule, partial, tf32, parts, deadline)
             else:
                 with self.open_plans(judged, rule, partial, tf32, parts, deadline) as session:
@@ -193,6 +196,19 @@ class Drafter(AbstractContextManager["Drafter"]):
         products are computed from float16 parts. deadline: time of the monotonic clock after
         which the draft is of no use.
         """
+        if judged_shapes(problem):
+
+            def draft_at(target: Problem, varied: Sequence[Problem]) -> Draft:
+                return self._draft(target, own_work, partial, tf32, split, deadline, varied)
+
+            return drafted_at_shapes(problem, draft_at, self._say)
+        return self._draft(problem, own_work, partial, tf32, split, deadline)
+
+    def _draft(
+        self, problem: Problem, own_work: str, partial: bool, tf32: bool, split: bool, deadline: float | None,
+        further: Sequence[Problem] = (),
+    ) -> Draft:  # fmt: skip
+        """Drafts a kernel for a problem at a single shape. further: the problem at other shapes."""
         start = time.monotonic()
         transformed = self._templates.draft(problem)
         self._check_drafting()
@@ -200,7 +216,7 @@ class Drafter(AbstractContextManager["Drafter"]):
             return transformed
         self._say("drafting (compiler)")
         mode = _mode_of(own_work, partial)
-        varied = varied_sources(problem)
+        varied = (*varied_sources(problem), *(shape.source for shape in further))
         # The patterns may have used up to two thirds of the time: a third is always the compiler's.
         seconds_left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
         seconds_left = min(seconds_left, seconds_until(deadline) or seconds_left)

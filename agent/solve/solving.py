@@ -53,6 +53,9 @@ class Solved(Value):
     turn: int | None = None
     """Turn of the best candidate, counted from 0."""
     speedup: float | None = None
+    """Speedup over eager PyTorch; the lowest one if the problem names several shapes."""
+    mean_speedup: float | None = None
+    """Geometric mean of the speedups at the shapes that the problem names; None without shapes."""
     speed_of_light: float | None = None
     judged_on: str = ""
     verified: str = ""
@@ -251,6 +254,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str, seconds: float)
         candidate_id=best.candidate_id if best else None,
         turn=best.turn if best else None,
         speedup=best.speedup if best else None,
+        mean_speedup=report.mean_speedup if best and report else None,
         speed_of_light=profile.speed_of_light if profile else None,
         judged_on=report.judged_on if report else "",
         verified=verification_line(report) if report else "nothing was judged",

@@ -20,6 +20,13 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Usage
 from kernelwright.store.database import Store
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.shapes.judged_shapes import (
+    JudgedShape,
+    candidate_at,
+    candidate_from,
+    judged_shapes,
+    problem_to_judge,
+)
 
 if TYPE_CHECKING:
     from kernelwright.tools.evaluation.pipeline import Evaluator
@@ -54,6 +61,9 @@ class TuneTurn:
         the reason, if none are faster.
         """
         begun, source = time.monotonic(), parent.source or ""
+        if (slowest := _slowest_shape(problem, parent)) is not None:
+            say(f"tuning at shape {slowest.name}")
+            problem, source = problem_to_judge(problem, slowest), candidate_at(source, slowest)
         precision_name = self._settings.precision
         precision = PrecisionClass(precision_name) if precision_name else precision_for(problem)
         settings = self._turn_settings(spent).with_(precision=precision, classes=True)
@@ -66,8 +76,8 @@ class TuneTurn:
                 )  # fmt: skip
                 result, text = tuner.run()
         except InputError as error:
-            return _answer(source, f"Not tuned: {error}", begun)
-        return _answer(text or source, summary(result), begun)
+            return _answer(candidate_from(source), f"Not tuned: {error}", begun)
+        return _answer(candidate_from(text or source), summary(result), begun)
 
     def _turn_settings(self, spent: Spent) -> TuneSettings:
         budget = self._settings.budgets.gpu_seconds
@@ -99,6 +109,16 @@ class TuneTurn:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl"
         return Journal(folder / name, identity)
+
+
+def _slowest_shape(problem: Problem, parent: JudgedAttempt) -> JudgedShape | None:
+    """Returns the shape with the lowest speedup; None for a problem without shapes."""
+    shapes = judged_shapes(problem)
+    verdicts = parent.report.shapes if parent.report is not None else ()
+    if not shapes or len(verdicts) != len(shapes):
+        return None
+    speedups = [verdict.speedup or 0.0 for verdict in verdicts]
+    return shapes[speedups.index(min(speedups))]
 
 
 def turn_settings(target: str, device: str, own_work: str) -> TuneSettings:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.dry_run import DryRunFailed, measure_cost
+from kernelwright.tools.sizing.drawn_sizes import DrawnSize, author_sizes
 from kernelwright.tools.sizing.layout_draws import cheapest_size
 from kernelwright.tools.sizing.selection import Selection
 
@@ -29,7 +30,9 @@ def with_empty_extents(selection: Selection, problem: Problem) -> Selection:
     if cheapest is None:
         return selection
     first = len(selection.every) + len(selection.layouts) + 1
-    sizes = list(_empty_sizes(problem, cheapest.sizes))[:MAX_EMPTY_SIZES]
+    by_author = [_with_zeros(cheapest.sizes, size) for size in author_sizes(problem).sizes]
+    required = [sizes for sizes in by_author if 0 in sizes.values()]
+    others = [sizes for sizes in _empty_sizes(problem, cheapest.sizes) if sizes not in required]
     added = [
         cheapest.with_(
             index=first + number,
@@ -38,11 +41,17 @@ def with_empty_extents(selection: Selection, problem: Problem) -> Selection:
             why="no elements",
             strategy="empty",
             is_empty=True,
+            required=empty in required,
         )
-        for number, empty in enumerate(sizes)
+        for number, empty in enumerate([*required, *others[:MAX_EMPTY_SIZES]])
     ]
     extended: Selection = selection.with_(empty=tuple(added))
     return extended
+
+
+def _with_zeros(sizes: Mapping[str, int], drawn: DrawnSize) -> dict[str, int]:
+    """Returns sizes with the empty extents of a size that the problem's author names."""
+    return {**sizes, **{name: 0 for name, extent in drawn.sizes.items() if extent == 0}}
 
 
 def _empty_sizes(problem: Problem, sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:

@@ -26,6 +26,7 @@ from kernelwright.tools.evaluation.ladder import Ladder
 from kernelwright.tools.evaluation.report_parts import (
     failure_of_judge,
 )
+from kernelwright.tools.evaluation.shape_verdicts import judged_at_every_shape
 from kernelwright.tools.evaluation.shared_resources import Progress, SharedResources
 from kernelwright.tools.hardware.machine_info import evaluating_environment
 from kernelwright.tools.hardware.open_files import raise_open_files_limit
@@ -39,6 +40,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.reference_trials.admission import admit
 from kernelwright.tools.report import Environment, InfrastructureError, Report
 from kernelwright.tools.sandbox import Limits, ProcessKind, Zygote
+from kernelwright.tools.shapes.judged_shapes import judged_shapes
 from kernelwright.tools.sizing.at_size import AtSize
 from kernelwright.tools.source import candidate_hash
 from kernelwright.tools.timing.baseline import Baselines
@@ -245,11 +247,16 @@ class Evaluator(ClosingContext):
     ) -> Report:
         """Judges a candidate; returns the complete report.
 
+        A problem that names shapes gets a verdict at each of them.
+
         Raises: ProblemError if the reference itself cannot be used; InfrastructureError for
         trouble of the machine. A broken
         candidate is a value.
         """
         judge_options, say, start = options or Options(), progress or _quiet, time.monotonic()
+        if shapes := judged_shapes(problem):
+            judge = partial(self._evaluate_at_shape, judge_options)
+            return judged_at_every_shape(problem, source, shapes, judge, say)
         if self.on_gpu and judge_options.torch_compile:
             self._baselines.start()
         self._turns.begin()
@@ -283,6 +290,11 @@ class Evaluator(ClosingContext):
         if self._cache:
             self._cache.keep(key, report)
         return report
+
+    def _evaluate_at_shape(
+        self, options: Options, problem: Problem, source: str, progress: Progress
+    ) -> Report:
+        return self.evaluate(problem, source, options, progress)
 
     async def evaluate_async(
         self,

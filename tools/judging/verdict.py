@@ -275,7 +275,6 @@ class VerdictProcess:
     def _other_size(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
         """Examines another size: the candidate must be correct by its own work, or raise an
         exception, which is noted."""
-        size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         failure = self._candidate.failures[size.index]
         if failure is not None:
             self._note_refusal(size, failure)
@@ -283,10 +282,10 @@ class VerdictProcess:
         if late := self._late(size):
             self._tried.append(self._entry(size, SizeOutcome.UNUSED, late))
             return
-        self._progress(f"checking at {size_text}")
+        self._progress(f"checking at {size.text}")
         self._judge.give_way()
         try:
-            self._at(size, how) if how is ALL else self._one_call(size, size_text)
+            self._at(size, how) if how is ALL else self._one_call(size)
         except ProblemError as error:
             self._tried.append(self._entry(size, SizeOutcome.UNUSED, str(error)))
             return
@@ -304,7 +303,7 @@ class VerdictProcess:
                 return
             self._tried.append(self._entry(size, SizeOutcome.WRONG, message))
             raise Failed(
-                failed.failure.with_(message=f"at other sizes ({size_text}): {message}")
+                failed.failure.with_(message=f"at other sizes ({size.text}): {message}")
             ) from failed
         self._tried.append(self._entry(size, SizeOutcome.RIGHT))
 
@@ -320,7 +319,7 @@ class VerdictProcess:
     def _late(self, size: AtSize) -> str:
         return late_kernel(self._candidate.traced, size.index, self._binaries)
 
-    def _one_call(self, size: AtSize, size_text: str) -> None:
+    def _one_call(self, size: AtSize) -> None:
         """Examines a call on a single draw, or on every draw at long sizes. Raises Failed and
         ProblemError."""
         if size.is_degenerate:
@@ -329,7 +328,7 @@ class VerdictProcess:
         self._randomness = self._randomness or prepared.randomness
         with self._timed(size):
             self._examination(size, prepared).examine_one_call(
-                size_text,
+                size.text,
                 every_distribution=size.index in [long.index for long in self._long],
                 every_configuration=bool(self._long) and size.index == self._long[0].index,
             )
@@ -371,7 +370,6 @@ class VerdictProcess:
 
     def _note_refusal(self, size: AtSize, failure: Failure) -> None:
         """Notes an exception of the candidate at another size; raises Failed for other failures."""
-        size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         allowed = failure.fault in (*GUARD_FAULTS, Fault.RESOURCES, Fault.COMPILE)
         refusal = (
             SizeOutcome.OUTSIDE_CONTRACT if failure.fault in GUARD_FAULTS else SizeOutcome.REFUSED
@@ -379,29 +377,33 @@ class VerdictProcess:
         outcome = refusal if allowed and not size.required else SizeOutcome.WRONG
         self._tried.append(self._entry(size, outcome, failure.message))
         if outcome is SizeOutcome.WRONG:
-            raise Failed(failure.with_(message=f"at other sizes ({size_text}): {failure.message}"))
+            raise Failed(failure.with_(message=f"at other sizes ({size.text}): {failure.message}"))
 
     # -------------------------------------------------------------- no elements
     def _check_empty(self, sizes: Sequence[AtSize]) -> Failure | None:
         """Returns the failure at an extent of zero, or None."""
         for size in sizes if not self._needs_gpu else ():
-            if self._candidate.failures[size.index] is not None or self._late(size):
+            refusal = self._candidate.failures[size.index]
+            may_refuse = not size.required or (refusal and refusal.fault is Fault.NO_KERNEL)
+            if (refusal is not None and may_refuse) or self._late(size):
                 continue
             try:
                 self._one_empty_call(size)
+                self._tried += [self._entry(size, SizeOutcome.RIGHT)] if size.required else []
             except (ProblemError, NeedsGpu):
                 continue
             except Failed as failed:
-                if _is_wrong_without_elements(failed.failure):
-                    size_text = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+                if size.required or _is_wrong_without_elements(failed.failure):
                     self._tried.append(self._entry(size, SizeOutcome.WRONG, failed.failure.message))
                     return failed.failure.with_(
-                        message=f"wrong without elements ({size_text}): {failed.failure.message}"
+                        message=f"wrong without elements ({size.text}): {failed.failure.message}"
                     )
         return None
 
     def _one_empty_call(self, size: AtSize) -> None:
         """Calls the candidate over memory with a finite poison. Raises Failed and ProblemError."""
+        if (refusal := self._candidate.failures[size.index]) is not None:
+            raise Failed(refusal)
         require_survival(size.problem)
         prepared = self._judge.prepared(size.problem, self._seed, self._prepared)
         expected = self._judge.expected(size.problem, self._seed, Draw.OWN, 0)

@@ -44,3 +44,8 @@ class AtSize(Value):
         """True if an extent is 1: sums, softmaxes and losses then return their input, or a
         constant."""
         return 1 in self.sizes.values()
+
+    @property
+    def text(self) -> str:
+        """Returns the changed integers: `rows=5, columns=7`."""
+        return ", ".join(f"{name}={value}" for name, value in self.sizes.items())

@@ -95,6 +95,11 @@ def author_sizes(
     return DrawnSizes(sizes=fitting, notes=notes)
 
 
+def is_empty(size: DrawnSize) -> bool:
+    """Whether an extent of a size is zero."""
+    return 0 in size.sizes.values()
+
+
 def functions_of(problem: Problem) -> list[str]:
     """Returns the names of the functions of a reference, in the order of its text."""
     return [node.name for node in parse(problem.source).body if isinstance(node, ast.FunctionDef)]

@@ -12,7 +12,13 @@ from kernelwright.tools.references.size_search import changeable_integers
 from kernelwright.tools.references.small_sizes import shrink
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.at_size import AtSize
-from kernelwright.tools.sizing.drawn_sizes import CPU_BUDGET, GPU_BUDGET, DrawnSize, author_sizes
+from kernelwright.tools.sizing.drawn_sizes import (
+    CPU_BUDGET,
+    GPU_BUDGET,
+    DrawnSize,
+    author_sizes,
+    is_empty,
+)
 from kernelwright.tools.sizing.draws import draw_pool, draw_sizes, sizes_that_reach
 from kernelwright.tools.sizing.layout_draws import laid_out
 from kernelwright.tools.sizing.strategies import COMPARISON_STRATEGIES, FURTHER, OF_THE_CANDIDATE
@@ -91,7 +97,8 @@ def select_sizes(problem: Problem, source: str, device: str, seed: int, count: i
     notes = [small.note] if small and small.note else []
     if count <= 0:
         return Selection(base=base, notes=tuple(notes))
-    required = author_sizes(problem, sizes, CPU_BUDGET if on_cpu else GPU_BUDGET).sizes
+    by_author = author_sizes(problem, sizes, CPU_BUDGET if on_cpu else GPU_BUDGET).sizes
+    required = [size for size in by_author if not is_empty(size)]
     draw = _drawn_without_gpu if on_cpu else _drawn_on_gpu
     drawn, drawing_notes = draw(problem, source, sizes, seed, count, required)
     other_sizes = tuple(

@@ -31,8 +31,7 @@ class KernelOperator:
         arguments,
         kernels,
         training,
-        shapes,
-        holds,
+        forms,
         writes=(),
         half=None,
         gradients=(),
@@ -42,8 +41,9 @@ class KernelOperator:
 
         inputs: schema of the inputs, "Tensor x, float scale". outputs: number of output tensors.
         arguments: builds the arguments of `forward` from the inputs. kernels: module of the kernel
-        by name of the GPU; "" is the default. training: mode in which all was judged. shapes: dtype
-        and shape of each tensor, with names for the sizes that vary. holds: whether these sizes fit.
+        by name of the GPU; "" is the default. training: mode in which all was judged. forms: for each
+        form of calls that was judged, dtype and shape of each tensor, with names for the sizes that
+        vary, and a function that says whether these sizes fit.
         writes: "inputs" or "weights" that forward changes. half: the dtype of all floating tensors
         if it is float16 or bfloat16. gradients: positions, among the tensors of the inputs and the
         weights, of the gradients that the kernel of that name computes, from those of the outputs
@@ -55,12 +55,7 @@ class KernelOperator:
         """Why the last call ran the reference; empty if it ran the kernel."""
         self.gradients_refusal = ""
         """Why the last gradients came from the reference; empty if they came from their kernel."""
-        self._arguments, self._kernels, self._shapes, self._holds = (
-            arguments,
-            kernels,
-            shapes,
-            holds,
-        )
+        self._arguments, self._kernels, self._forms = arguments, kernels, forms
         self._constructors, self._built, self._lock = {}, {}, threading.RLock()
         declared = inputs.split(", ") if inputs else []
         self._is_tensor = [argument.startswith("Tensor") for argument in declared]
@@ -125,15 +120,19 @@ class KernelOperator:
         autocast = len(tensors) > 0 and torch.is_autocast_enabled(tensors[0].device.type)
         if autocast and torch.get_autocast_dtype(tensors[0].device.type) != self.half:
             return False
+        return any(self._has_form(tensors, form, autocast) for form in self._forms)
+
+    def _has_form(self, tensors, form, autocast):
+        shapes, holds = form
         sizes: dict[str, int] = {}
-        for tensor, (dtype, shape) in zip(tensors, self._shapes, strict=True):
+        for tensor, (dtype, shape) in zip(tensors, shapes, strict=True):
             cast = autocast and tensor.is_floating_point()
             if (tensor.dtype != dtype and not cast) or tensor.dim() != len(shape):
                 return False
             for extent, size in zip(tensor.shape, shape, strict=True):
                 if extent != (sizes.setdefault(size, extent) if isinstance(size, str) else size):
                     return False
-        return self._holds(sizes)
+        return holds(sizes)
 
     def weights(self, module):
         """Returns the parameters and buffers of a module in the order of the operator."""

@@ -19,19 +19,23 @@ def on_device(values):
     return tree_map(lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) else v, list(values))
 
 
-@pytest.fixture(params=PACKAGE["kernels"], ids=list(PACKAGE["kernels"]))
+@pytest.fixture(
+    params=PACKAGE["cases"], ids=[f"{c['module']} {c['shape']}".strip() for c in PACKAGE["cases"]]
+)
 def case(request):
     """Module of the package, its reference with equal weights, inputs, operator."""
-    name = request.param
+    name, dtype = request.param["module"], request.param["dtype"]
     module_of = importlib.import_module(f"{PACKAGE['package']}.{name}")
-    small = runpy.run_path(str(SMALL / f"{name}.py"))
+    small = runpy.run_path(str(SMALL / request.param["file"]))
     torch.manual_seed(0)
     arguments = small["get_init_inputs"]()
     reference = module_of.reference.Model(*arguments).to(DEVICE)
-    module = getattr(module_of, PACKAGE["kernels"][name])(*arguments).to(DEVICE)
+    module = getattr(module_of, request.param["class"])(*arguments).to(DEVICE)
     module.load_state_dict(reference.state_dict())
     for each in (module, reference):
         each.train(module_of.OPERATOR.training)
+        if dtype:
+            each.to(getattr(torch, dtype))
     return module, reference, on_device(small["get_inputs"]()), module_of.OPERATOR
 
 

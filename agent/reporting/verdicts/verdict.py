@@ -12,6 +12,7 @@ from rich.text import Text
 
 from kernelwright.agent.reporting.verdicts.failure import failure_view, fault_name
 from kernelwright.agent.reporting.verdicts.measurements import kernels_view, matrix_view, speed_view
+from kernelwright.agent.reporting.verdicts.shape_table import shapes_view
 from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
@@ -64,6 +65,8 @@ def report_view(report: Report, command: str = "", seconds: float | None = None)
         headline(report),
         facts_table([("rungs", ladder(report)), *_findings(report, command)]),
     ]
+    if report.shapes:
+        parts.insert(1, shapes_view(report))
     if report.failure:
         parts.append(failure_view(report.failure, report.ended_at))
     elif report.explanation:

@@ -12,6 +12,7 @@ from kernelwright.agent.replay.rejudging import Replays, RescoredRewards
 from kernelwright.agent.replay.replaying import ReplayedTurn, ReplayResult
 from kernelwright.agent.reporting.verdicts.failure import failure_view
 from kernelwright.agent.reporting.verdicts.measurements import estimates_view
+from kernelwright.agent.reporting.verdicts.shape_table import shapes_view
 from kernelwright.agent.reporting.words import (
     BAD,
     GOOD,
@@ -40,6 +41,8 @@ def solved_view(solved: Solved) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble(verdict, "  ", (solved.problem, "bold"), ", ", quoted_text(solved.verified))
     ]
+    if solved.report is not None and solved.report.shapes:
+        parts.append(shapes_view(solved.report))
     if not solved.correct and solved.report and solved.report.failure:
         parts.append(failure_view(solved.report.failure))
     parts.append(facts_table(_rows(solved)))
@@ -228,7 +231,8 @@ def _turn(turn: ReplayedTurn, keeps_verdict: bool, inherited: bool) -> list[Rend
         line.append("  from the trajectory it was forked from", QUIET)
     elif keeps_verdict:
         line.append("  not run again", QUIET)
-    under = [_changed(change) for change in turn.drift.changes]
+    under = [quoted_text(f"shape {shape}", QUIET) for shape in turn.shapes]
+    under += [_changed(change) for change in turn.drift.changes]
     if turn.drift.note:
         under.append(Text(turn.drift.note, QUIET))
     if turn.departure:

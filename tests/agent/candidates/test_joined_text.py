@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.agent.gradients.joined_text import joined_text
+from kernelwright.agent.candidates.joined_text import joined_text
 
 FIRST = """from __future__ import annotations
 import math
