@@ -65,7 +65,7 @@ def _definitions(text: str) -> dict[str, str]:
     for statement in ast.parse(text).body:
         for name in _defined(statement):
             # The last definition counts, and a name defined twice is equal to no other.
-            definitions[name] = definitions.get(name, "") + ast.unparse(statement)
+            definitions[name] = definitions.get(name, "") + ast.unparse(statement) + "\n"
     return definitions
 
 

@@ -16,6 +16,7 @@ from kernelwright.agent.shapes.dispatch_text import (
 
 KERNELS = """import torch
 import torch.nn as nn
+from torch import nn
 
 
 def scale():
