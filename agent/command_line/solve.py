@@ -176,7 +176,8 @@ def solve(
     chosen_problem = find_named(
         problem, kernelbench=kernelbench, init=init or (), inputs=inputs or ()
     )
-    chosen_problem = _with_shapes(chosen_problem, shapes, dtype, backward, quiet)
+    for_one_shape = "--backward" if backward else "--variants" if variants else ""
+    chosen_problem = _with_shapes(chosen_problem, shapes, dtype, for_one_shape, quiet)
     settings = solve_settings(
         policy, sampling, budget, judging, search, drafting, tune=tune, precision=precision or "",
         variants=variants,
@@ -215,9 +216,13 @@ def solve(
 
 
 def _with_shapes(
-    problem: Problem, shapes: str | None, dtypes: str | None, backward: bool, quiet: bool
+    problem: Problem, shapes: str | None, dtypes: str | None, for_one_shape: str, quiet: bool
 ) -> Problem:
-    """Returns the problem with the shapes and dtypes that the user asks for; unchanged without any."""
+    """Returns the problem with the shapes and dtypes that the user asks for; unchanged without any.
+
+    for_one_shape: an option in use that knows only the problem's own shape, such as `--backward`;
+    empty for none. Raises InputError if it meets --shapes or --dtype.
+    """
     from kernelwright.agent.problems.other_inputs import has_other_inputs
     from kernelwright.agent.shapes.shape_file import read_dtypes, read_shapes
     from kernelwright.agent.viewing.show.progress import progress
@@ -225,11 +230,11 @@ def _with_shapes(
 
     wanted = read_shapes(shapes) if shapes is not None else ()
     names = read_dtypes(dtypes) if dtypes is not None else ()
-    if backward and (wanted or names):
+    if for_one_shape and (wanted or names):
         raise InputError(
-            "--backward goes with the problem's own shape: leave out --shapes and --dtype"
+            f"{for_one_shape} goes with the problem's own shape: leave out --shapes and --dtype"
         )
-    if backward or not (wanted or names or has_other_inputs(problem)):
+    if for_one_shape or not (wanted or names or has_other_inputs(problem)):
         return problem
     from kernelwright.agent.shapes.wanted_problem import problem_with_shapes
 

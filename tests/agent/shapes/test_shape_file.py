@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from kernelwright.agent.cli import app
 from kernelwright.agent.shapes.shape_file import (
     WantedInput,
     WantedShape,
@@ -90,3 +92,10 @@ def test_dtypes_are_read_by_their_short_names():
     assert read_dtypes("bf16,fp16, fp32,bf16") == ("bfloat16", "float16", "float32")
     with pytest.raises(InputError, match="a module is cast to"):
         read_dtypes("int8")
+
+
+@pytest.mark.parametrize("option", [["--backward"], ["--variants", "2"]])
+def test_options_that_know_one_shape_alone_refuse_others_in_one_line(option: list[str]):
+    outcome = CliRunner().invoke(app, ["solve", "fused softmax", *option, "--dtype", "bf16"])
+    assert isinstance(outcome.exception, InputError)
+    assert str(outcome.exception).startswith(f"{option[0]} goes with the problem's own shape")
