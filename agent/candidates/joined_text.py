@@ -33,10 +33,12 @@ def joined_text(
     futures = dict.fromkeys(FUTURE_IMPORT.findall(first) + FUTURE_IMPORT.findall(second))
     first, second = FUTURE_IMPORT.sub("", first), FUTURE_IMPORT.sub("", second)
     first_definitions = _definitions(first)
+    # `import torch` and `import torch.nn` bind the same object in every module: the name stays.
+    packages = _imported_packages(first) & _imported_packages(second)
     shared = _shared(first, second, set(first_names) | set(second_names))
     names = dict(second_names)
     for name in _definitions(second):
-        if name in first_definitions and name not in shared and name not in names:
+        if name in first_definitions and name not in {*shared, *packages, *names}:
             names[name] = _new_name(
                 f"{prefix}{name.lstrip('_')}", {*first_definitions, *_definitions(second)}
             )
@@ -81,6 +83,18 @@ def _defined(statement: ast.stmt) -> list[str]:
     ]
 
 
+def _imported_packages(text: str) -> set[str]:
+    """Returns the names that a module defines by plain imports only."""
+    packages: set[str] = set()
+    defined: set[str] = set()
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.Import) and not any(a.asname for a in statement.names):
+            packages.update(_defined(statement))
+        else:
+            defined.update(_defined(statement))
+    return packages - defined
+
+
 def _names_in(text: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
@@ -111,11 +125,22 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
                 edits.append((_name_at(node, name), names[name]))
             case ast.keyword(arg=str(name)) if name in names and name in arguments:
                 edits.append((_name_at(node, name), names[name]))
+            case ast.alias(name=imported, asname=alias) if (alias or imported) in names:
+                text_of_import = f"{imported} as {names[alias or imported]}"
+                edits.append((_whole(node), text_of_import))
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name in names:
                 line = lines[node.lineno - 1].encode()
                 column = line.index(name.encode(), node.col_offset + len("def"))
                 edits.append((_name_at(node, name, column), names[name]))
     return with_replacements(text, edits)
+
+
+def _whole(node: ast.alias) -> ast.Name:
+    """Returns a name at the position of an import, for an edit of the whole import."""
+    return ast.Name(
+        node.name, lineno=node.lineno, col_offset=node.col_offset,
+        end_lineno=node.end_lineno, end_col_offset=node.end_col_offset,
+    )  # fmt: skip
 
 
 def _name_at(

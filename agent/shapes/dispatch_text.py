@@ -121,7 +121,9 @@ def condition(calls: Sequence[Call], other_calls: Sequence[Call]) -> str:
             text = rule(name, ours, [call[name] for call in apart]) if apart else ""
             if text:
                 alike = [call for call in other_calls if call not in apart]
-                return f"{text} and {condition(calls, alike)}"
+                further = condition(calls, alike)
+                # `a and b or c` would answer calls that satisfy c alone.
+                return f"{text} and ({further})" if " or " in further else f"{text} and {further}"
     if len(calls) > 1:
         return " or ".join(f"({condition([call], other_calls)})" for call in calls)
     facts = [

@@ -157,13 +157,15 @@ def _input(label: str, entry: object) -> WantedInput:
         raise InputError(
             f'{label} is {_shown(entry)}: write [1, 16, 64], {{"shape": [1, 16, 64], "dtype": "bf16"}} or null'
         )
-    if unknown := sorted(entry.keys() - INPUT_KEYS - {"name"}):
+    if unknown := sorted(entry.keys() - INPUT_KEYS):
         raise InputError(f"{label} has {', '.join(unknown)}: an input has shape, dtype or value")
     if "value" in entry:
-        if isinstance(entry["value"], dict | list):
+        if entry["value"] is None or isinstance(entry["value"], dict | list):
             raise InputError(
                 f"{label} has the value {_shown(entry['value'])}: write a number or a text"
             )
+        if len(entry) > 1:
+            raise InputError(f"{label} has a value beside shape or dtype: write either")
         return WantedInput(value=entry["value"])
     shape = entry.get("shape")
     if shape is not None and not isinstance(shape, list):

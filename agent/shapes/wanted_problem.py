@@ -155,7 +155,8 @@ class _ShapeWriter:
         return list(wanted.inputs) or [WantedInput()] * count
 
     def _function_name(self, name: str) -> str:
-        stem = re.sub(r"\W+", "_", f"get_inputs_{name}").strip("_").lower()
+        words = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
+        stem = f"get_inputs_{words or 'shape'}"
         taken = {*functions_of(self.problem), *re.findall(r"def (\w+)", "\n".join(self.functions))}
         while stem in taken:
             stem += "_"
@@ -181,6 +182,8 @@ def _fits(problem: Problem, inputs: Sequence[WantedInput]) -> bool:
     try:
         described = input_spec(problem, as_it_is=True).inputs
     except ProblemError:
+        return False
+    if len(described) != len(inputs):
         return False
     for entry, value in zip(inputs, described, strict=True):
         tensor = value.get("tensor") if isinstance(value, dict) else None

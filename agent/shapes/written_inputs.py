@@ -139,7 +139,8 @@ class InputsText:
         elif name == "full":
             arguments = [written, *factory.args[1:]]
         else:
-            arguments = [ast.Constant(shape[0])] if name in SINGLE_EXTENT_FACTORIES else [written]
+            is_single = name in SINGLE_EXTENT_FACTORIES and len(shape) == 1
+            arguments = [ast.Constant(shape[0])] if is_single else [written]
         return ast.unparse(ast.Call(factory.func, arguments, keywords))
 
     def _names_of_constructor(self) -> set[str]:

@@ -37,6 +37,8 @@ COMMENT = (
 OTHER_INPUTS = re.compile(r"get_(?:init_)?inputs_\w+")
 FIRST_INPUTS = "get_first_inputs"
 """New name of `get_inputs` where the function of a shape calls it."""
+UNCAST_INPUTS = "get_uncast_inputs"
+"""New name of `get_inputs` where its result is cast by a further function."""
 CAST_CANDIDATE = '''
 
 def _cast_as_users_do(model):
@@ -214,7 +216,9 @@ def _cast(text: str, dtype: str) -> str:
     """Returns a problem whose module and floating inputs have a dtype."""
     text = _with_cast_module(text, dtype)
     function = function_at_top(parse(text), "get_inputs")
-    returned = function.body[-1] if function is not None else None
+    returns = [n for n in ast.walk(function or ast.Pass()) if isinstance(n, ast.Return)]
+    # A second return, in a branch, would stay without its cast.
+    returned = function.body[-1] if function is not None and len(returns) == 1 else None
     cast = f"in_{dtype}"
     if isinstance(returned, ast.Return) and returned.value is not None:
         value = returned.value
@@ -227,8 +231,8 @@ def _cast(text: str, dtype: str) -> str:
         edits = [(node, f"{cast}({_source_of(text, node)})") for node in nodes]
         text = with_replacements(text, edits)
     else:
-        text = re.sub(r"\bget_inputs\b", FIRST_INPUTS, text)
-        text += f"\n\ndef get_inputs():\n    return {cast}({FIRST_INPUTS}())\n"
+        text = re.sub(r"\bget_inputs\b", UNCAST_INPUTS, text)
+        text += f"\n\ndef get_inputs():\n    return {cast}({UNCAST_INPUTS}())\n"
     head = "" if re.search(r"^import torch$", text, re.MULTILINE) else "\nimport torch\n"
     return text.rstrip() + "\n" + head + CAST_INPUTS.format(dtype=dtype)
 
@@ -246,21 +250,26 @@ def _with_cast_module(text: str, dtype: str) -> str:
     if not models:
         raise ProblemError("--dtype: the reference defines no class Model")
     model, lines = models[-1], text.splitlines()
-    indent = " " * model.body[0].col_offset
+    indent = _indent(lines, model.body[0])
     constructors = [
         n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"
     ]
     if constructors and constructors[-1].body[0].lineno > constructors[-1].lineno:
         constructor = constructors[-1]
-        lines.insert(constructor.end_lineno or 0, " " * constructor.body[0].col_offset + cast)
+        lines.insert(constructor.end_lineno or 0, _indent(lines, constructor.body[0]) + cast)
         return "\n".join(lines) + "\n"
     if constructors:
         raise ProblemError("--dtype: write the constructor of Model in several lines")
     method = [
         "",
         f"{indent}def __init__(self, *args, **kwargs):",
-        f"{indent}    super().__init__(*args, **kwargs)",
-        f"{indent}    {cast}",
+        f"{indent * 2}super().__init__(*args, **kwargs)",
+        f"{indent * 2}{cast}",
     ]
     lines[model.end_lineno : model.end_lineno] = method
     return "\n".join(lines) + "\n"
+
+
+def _indent(lines: Sequence[str], statement: ast.stmt) -> str:
+    """Returns the spaces or tabs in front of a statement."""
+    return lines[statement.lineno - 1][: statement.col_offset]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 from kernelwright.agent.candidates.joined_text import joined_text
 
 FIRST = """from __future__ import annotations
@@ -40,3 +43,13 @@ def test_equal_definitions_stay_once_and_others_keep_their_own_meaning():
     assert text.count("import annotations") == 1
     # `block` is equal in both texts, and calls a function that is not.
     assert "def other_block" in text
+
+
+def test_imports_that_differ_keep_their_meaning_in_each_text():
+    first = "import json\nfrom math import pi, tau\n\n\nclass ModelNew:\n    facts = json, pi\n"
+    second = "import json\nimport json\nfrom cmath import pi, tau as pi\n\n\nclass ModelNew:\n    facts = json, pi\n"
+    text = joined_text(first, second, {"ModelNew": "First"}, {"ModelNew": "Second"}, "other_")
+    names: dict[str, object] = {}
+    exec(compile(text, "joined", "exec"), names)
+    assert names["First"].facts == (json, math.pi)
+    assert names["Second"].facts == (json, math.tau)

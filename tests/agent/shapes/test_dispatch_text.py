@@ -56,6 +56,11 @@ def tensor(*shape: int, dtype: str = "float32") -> TensorOfCall:
             [tensor(4, 8)],
             "(x.shape[0] == 1) or (x.shape[0] == 9)",
         ),
+        (
+            [tensor(1, 8, dtype="bfloat16"), tensor(9, 8, dtype="bfloat16")],
+            [tensor(9, 8), tensor(4, 8, dtype="bfloat16")],
+            "x.dtype == torch.bfloat16 and ((x.shape[0] == 1) or (x.shape[0] == 9))",
+        ),
     ],
 )
 def test_the_condition_is_a_single_fact_where_one_is_enough(

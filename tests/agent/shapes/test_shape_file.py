@@ -72,6 +72,9 @@ def test_an_object_names_its_entries(tmp_path: Path):
         ('[{"x": [1, "a"]}]', 'shape 1, x has the shape [1, "a"]: extents are whole numbers'),
         ('[{"x": {"shape": 4}}]', "shape 1, x has the shape 4: write a list"),
         ('[{"x": {"shape": [4], "dtype": "bf17"}}]', "shape 1, x: there is no dtype 'bf17'"),
+        ('[{"x": {"value": null}}]', "shape 1, x has the value null: write a number or a text"),
+        ('[{"x": {"value": 1, "dtype": "bf16"}}]', "a value beside shape or dtype: write either"),
+        ('[[{"name": "x", "shape": [4]}]]', "shape 1, input 1 has name: an input has shape"),
         ('[{"x": {"size": [4]}}]', "shape 1, x has size: an input has shape, dtype or value"),
         ('[{"name": "a", "seq": 1}, {"name": "a", "seq": 2}]', "names a twice"),
         (

@@ -65,6 +65,14 @@ def test_another_rank_becomes_a_function_which_keeps_the_names_of_extents():
     assert described_inputs(problem_at(joint, shape)) == ("float32 7x32", "float32 7", "int64 7")
 
 
+def test_a_scalar_in_the_place_of_a_range_and_a_name_without_ascii_letters_are_drawn():
+    wanted = '[{"name": "\u00b2", "inputs": [[7, 32], [7], []]}]'
+    with pytest.raises(ProblemError, match="shape \u00b2: "):  # the reference indexes the scalar
+        inputs_at(ATTENTION, wanted)
+    source = ATTENTION.replace("positions[:, None]", "positions.sum()")
+    assert inputs_at(source, wanted) == [("float32 7x32", "float32 7", "int64 ()")]
+
+
 def test_every_shape_comes_in_each_dtype_and_integers_stay():
     described = inputs_at(ATTENTION, '[{"seq": 3}]', ("bfloat16", "float32"))
     assert described == [

@@ -77,6 +77,20 @@ def test_a_problem_at_a_shape_has_its_inputs_alone():
         assert "get_inputs_" not in at_shape.source
 
 
+def test_a_function_with_two_returns_is_cast_in_both_also_in_a_text_with_tabs():
+    source = LINEAR.replace(
+        "    return [get_inputs()[0].flatten()[:8]]",
+        "    if rows < 1:\n        return [torch.zeros(8)]\n    return [get_inputs()[0].flatten()[:8]]",
+    ).replace("    ", "\t")
+    problem = Problem(name="linear.py", source=source)
+    for rows, dtype in ((4, "float16"), (0, "bfloat16")):
+        shape = JudgedShape(
+            name="flat", sizes={"rows": rows}, inputs="get_inputs_flat", dtype=dtype
+        )
+        at_shape = problem_at(with_shapes(problem, [shape]), shape)
+        assert described_inputs(at_shape) == (f"{dtype} 8",)
+
+
 def test_a_candidate_is_cast_after_its_constructor():
     namespace: dict[str, type] = {}
     text = candidate_at(LINEAR.replace("Model", "ModelNew"), SHAPES[1])
