@@ -22,7 +22,7 @@ def with_weights_of(module, kernels):
         theirs._parameters, theirs._buffers = ours._parameters, ours._buffers
     return kernels
 '''
-MODULE = '''
+DISPATCHING_MODULE = '''
 
 class ModelNew({first}):
     """Chooses the kernels of a call; all compute with the weights of this module."""
@@ -79,7 +79,7 @@ def dispatching_text(groups: Sequence[KernelGroup]) -> str:
         for attribute, name in list(zip(attributes, names, strict=True))[1:]
     ]
     parameters, passed = _parameters(groups[0].source)
-    module = MODULE.format(
+    module = DISPATCHING_MODULE.format(
         first=names[0],
         built_kernels="\n".join(built_kernels),
         parameters=", ".join(parameters),

@@ -20,8 +20,8 @@ from kernelwright.agent.problems.entry_points.option_values import DTYPE_ALIASES
 from kernelwright.errors import InputError
 from kernelwright.tools.report import Value
 
-FORMS = 'such as {"batch": 1, "seq": 16}, {"x": [1, 16, 64]} or [[1, 16, 64]]'
-MAX_SHAPES = 64
+SHAPE_FORMS = 'such as {"batch": 1, "seq": 16}, {"x": [1, 16, 64]} or [[1, 16, 64]]'
+MAX_JUDGED_SHAPES = 64
 ENTRY_KEYS = frozenset({"name", "sizes", "inputs"})
 INPUT_KEYS = frozenset({"shape", "dtype", "value"})
 
@@ -66,7 +66,9 @@ def read_shapes(file_or_text: str) -> tuple[WantedShape, ...]:
             if isinstance(error, json.JSONDecodeError)
             else ""
         )
-        raise InputError(f"{origin} is no JSON{where}: write a list of shapes, {FORMS}") from None
+        raise InputError(
+            f"{origin} is no JSON{where}: write a list of shapes, {SHAPE_FORMS}"
+        ) from None
     return _shapes(origin, document)
 
 
@@ -77,9 +79,9 @@ def _shapes(origin: str, document: object) -> tuple[WantedShape, ...]:
     elif isinstance(document, list):
         entries = [("", entry) for entry in document]
     else:
-        raise InputError(f"{origin} must hold a list of shapes, {FORMS}")
-    if not 1 <= len(entries) <= MAX_SHAPES:
-        raise InputError(f"{origin} holds {len(entries)} shapes: give 1 to {MAX_SHAPES}")
+        raise InputError(f"{origin} must hold a list of shapes, {SHAPE_FORMS}")
+    if not 1 <= len(entries) <= MAX_JUDGED_SHAPES:
+        raise InputError(f"{origin} holds {len(entries)} shapes: give 1 to {MAX_JUDGED_SHAPES}")
     shapes: list[WantedShape] = []
     for number, (name, entry) in enumerate(entries, 1):
         label = f"{origin}, shape {number}" + (f" ({name})" if name else "")
@@ -96,7 +98,7 @@ def _shape(label: str, name: str, entry: object) -> WantedShape:
     if isinstance(entry, list):
         return WantedShape(name=name, inputs=_inputs(label, entry))
     if not isinstance(entry, dict) or not entry:
-        raise InputError(f"{label} is {_shown(entry)}: write {FORMS}")
+        raise InputError(f"{label} is {_shown(entry)}: write {SHAPE_FORMS}")
     fields = dict(entry)
     name = _name(label, fields.pop("name")) if isinstance(fields.get("name"), str) else name
     if ENTRY_KEYS & fields.keys() and isinstance(fields.get("inputs", {}), dict | list):
@@ -141,7 +143,7 @@ def _named(label: str, inputs: dict[str, object]) -> dict[str, WantedInput]:
 
 def _inputs(label: str, entries: list[object]) -> tuple[WantedInput, ...]:
     if not entries:
-        raise InputError(f"{label} is empty: write {FORMS}")
+        raise InputError(f"{label} is empty: write {SHAPE_FORMS}")
     if all(type(entry) is int for entry in entries):
         return (_input(label, entries),)
     return tuple(_input(f"{label}, input {n}", entry) for n, entry in enumerate(entries, 1))

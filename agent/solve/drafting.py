@@ -196,41 +196,35 @@ class Drafter(AbstractContextManager["Drafter"]):
         products are computed from float16 parts. deadline: time of the monotonic clock after
         which the draft is of no use.
         """
+
+        def draft_at(target: Problem, others: Sequence[Problem]) -> Draft:
+            """Drafts for a single shape. others: the problem at its other shapes."""
+            start = time.monotonic()
+            transformed = self._templates.draft(target)
+            self._check_drafting()
+            if transformed is not None:
+                return transformed
+            self._say("drafting (compiler)")
+            mode = _mode_of(own_work, partial)
+            varied = (*varied_sources(target), *(shape.source for shape in others))
+            # The patterns may have used up to two thirds of the time: a third is always the compiler's.
+            seconds_left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
+            seconds_left = min(seconds_left, seconds_until(deadline) or seconds_left)
+            try:
+                compiler_draft = draft(
+                    target.source, self.run, mode=mode, partial=partial or mode is DraftMode.SHARE, varied=varied,
+                    tf32=tf32, split=split, seconds=max(1, round(seconds_left)),
+                )  # fmt: skip
+            except InfrastructureError as error:
+                compiler_draft = Draft(mode=mode, refused=str(error))
+            self.refused = compiler_draft.refused
+            if not compiler_draft.usable:
+                self._say(f"no draft by the compiler: {compiler_draft.refused}")
+            return compiler_draft
+
         if judged_shapes(problem):
-
-            def draft_at(target: Problem, varied: Sequence[Problem]) -> Draft:
-                return self._draft(target, own_work, partial, tf32, split, deadline, varied)
-
             return drafted_at_shapes(problem, draft_at, self._say)
-        return self._draft(problem, own_work, partial, tf32, split, deadline)
-
-    def _draft(
-        self, problem: Problem, own_work: str, partial: bool, tf32: bool, split: bool, deadline: float | None,
-        further: Sequence[Problem] = (),
-    ) -> Draft:  # fmt: skip
-        """Drafts a kernel for a problem at a single shape. further: the problem at other shapes."""
-        start = time.monotonic()
-        transformed = self._templates.draft(problem)
-        self._check_drafting()
-        if transformed is not None:
-            return transformed
-        self._say("drafting (compiler)")
-        mode = _mode_of(own_work, partial)
-        varied = (*varied_sources(problem), *(shape.source for shape in further))
-        # The patterns may have used up to two thirds of the time: a third is always the compiler's.
-        seconds_left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
-        seconds_left = min(seconds_left, seconds_until(deadline) or seconds_left)
-        try:
-            compiler_draft = draft(
-                problem.source, self.run, mode=mode, partial=partial or mode is DraftMode.SHARE, varied=varied,
-                tf32=tf32, split=split, seconds=max(1, round(seconds_left)),
-            )  # fmt: skip
-        except InfrastructureError as error:
-            compiler_draft = Draft(mode=mode, refused=str(error))
-        self.refused = compiler_draft.refused
-        if not compiler_draft.usable:
-            self._say(f"no draft by the compiler: {compiler_draft.refused}")
-        return compiler_draft
+        return draft_at(problem, ())
 
     def open_plans(
         self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,

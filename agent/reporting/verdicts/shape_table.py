@@ -18,13 +18,13 @@ from kernelwright.agent.reporting.words import (
 )
 from kernelwright.tools.report import Report, ReportOutcome, ShapeVerdict
 
-HEADINGS = ("shape", "inputs", "verdict", "launches", "time", "speedup")
+SHAPE_COLUMNS = ("shape", "inputs", "verdict", "launches", "time", "speedup")
 
 
 def shapes_view(report: Report) -> RenderableType:
     """Renders a row for each shape, then the worst and the mean speedup."""
     rows = [_row(verdict) for verdict in report.shapes]
-    table = AdaptiveTable(HEADINGS, rows, numeric=("launches",), wrapped=("inputs",))
+    table = AdaptiveTable(SHAPE_COLUMNS, rows, numeric=("launches",), wrapped=("inputs",))
     return Group(table, Text(shapes_line(report), style=QUIET))
 
 

@@ -34,7 +34,7 @@ from functools import cached_property
 ENTRY_POINT = "ModelNew"
 MAX_CHARACTERS = 1 << 20
 MAX_FENCED_BLOCKS = 64
-"""Blocks of a text that are read, the last ones."""
+"""Maximum number of blocks read, counted from the end."""
 MAX_CLOSING_FENCES = 8
 """Maximum number of fences tried as the end of a block: a docstring can contain fences of its
 own.
@@ -75,7 +75,8 @@ class Block:
         """Stores the block. label: first word behind the opening fence, such as `python`; empty
         if missing.
         """
-        self.label, self.text = label, text
+        self.label = label
+        self.text = text
 
     @cached_property
     def tree(self) -> ast.Module | None:
@@ -84,12 +85,12 @@ class Block:
 
     @property
     def labelled_python(self) -> bool:
-        """Returns whether the label is Python's, or a label that models use for kernels."""
+        """Returns whether the label is Python's, or a usual label of kernels."""
         return bool(_PYTHON_LABEL.match(self.label))
 
     @cached_property
     def defined(self) -> set[str]:
-        """The names bound at the top level; of a broken block, those that unindented lines seem to bind."""
+        """The names bound at the top level; of a broken block, those seemingly bound by unindented lines."""
         if self.tree is None:
             return {
                 name for match in _DEFINITION.finditer(self.text) for name in match.groups() if name
@@ -119,7 +120,7 @@ def extract_code(reply: str) -> str:
     """Returns the candidate's program, or the text itself if it is a program already; empty if
     there is none.
 
-    Without a block that defines `ModelNew`, returns the longest block labelled as Python, else
+    Without a block defining `ModelNew`, returns the longest block labelled as Python, else
     the longest block without a label that parses: the judge then reports what is missing.
     """
     text = _normalised(reply)
@@ -247,7 +248,7 @@ def _provider(name: str, blocks: list[Block], entry: int) -> list[Block]:
 
 
 def _bound_names(body: list[ast.stmt]) -> set[str]:
-    """Returns the names that statements bind, also those under `if`, `try` and `with`."""
+    """Returns the names bound by statements, also those under `if`, `try` and `with`."""
     names: set[str] = set()
     for node in body:
         if isinstance(node, _DEFINITIONS):
