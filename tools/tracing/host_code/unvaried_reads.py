@@ -254,7 +254,9 @@ class _Reader(ast.NodeVisitor):
         """Returns True for a call that writes values as text."""
         match node.func:
             case ast.Name(id=name):
-                is_mapped = name == "map" and _last_name(node.args[0]) in TEXTS_OF_VALUES
+                is_mapped = name == "map" and any(
+                    _last_name(argument) in TEXTS_OF_VALUES for argument in node.args[:1]
+                )
                 return (name in TEXTS_OF_VALUES and name not in self._variables) or is_mapped
             case ast.Attribute(value=ast.Constant(str()), attr="format"):
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 
 import pytest
 
@@ -188,6 +189,127 @@ def test_an_attribute_of_the_texts_own_hides_none_of_a_librarys(expression):
 )
 def test_the_texts_own_objects_are_no_reading(expression):
     assert readings_beside_own_objects(expression) == []
+
+
+STREAMS_IN_PLACE_OF_OWN_OBJECTS = {
+    "a static method's parameter": """
+class Launch:
+    cuda_stream = 0
+    @staticmethod
+    def number(stream):
+        return stream.cuda_stream
+result = Launch.number(now())
+""",
+    "a method that is called on another object": """
+class Launch:
+    cuda_stream = 0
+    def number(self):
+        return self.cuda_stream
+result = Launch.number(now())
+""",
+    "an attribute set by its name": """
+class Launch:
+    plan = Plan()
+launch = Launch()
+setattr(launch, "plan", now())
+result = launch.plan.cuda_stream
+""",
+    "an instance that __new__ returns": """
+class Launch:
+    cuda_stream = 0
+    def __new__(cls):
+        return now()
+result = Launch().cuda_stream
+""",
+    "what a descriptor returns": """
+class Current:
+    cuda_stream = 0
+    def __get__(self, owner, kind):
+        return now()
+class Launch:
+    current = Current()
+result = Launch().current.cuda_stream
+""",
+    "an element that __getitem__ returns": """
+class Launch:
+    cuda_stream = 0
+    def __getitem__(self, index):
+        return now()
+launch = Launch()
+result = launch[0].cuda_stream
+""",
+    "what a class decorator returns": """
+def replaced(cls):
+    return now()
+@replaced
+class Launch:
+    cuda_stream = 0
+result = Launch.cuda_stream
+""",
+    "an instance of a class that a name stands for": """
+Base = type(now())
+class Launch(Base):
+    def reset(self):
+        self.cuda_stream = 0
+result = Launch().cuda_stream
+""",
+    "a field with a default": """
+class Launch(NamedTuple):
+    plan: object = Plan()
+launch = Launch(now())
+result = launch.plan.cuda_stream
+""",
+    "a field whose name is a text": """
+class Launch:
+    plan = Plan()
+Fields = collections.namedtuple("Fields", "plan, size")
+fields = Fields(now(), 3)
+result = fields.plan.cuda_stream
+""",
+    "a namespace filled by a dictionary": """
+class Launch:
+    plan = Plan()
+space = types.SimpleNamespace(**{"plan": now()})
+result = space.plan.cuda_stream
+""",
+    "an element that is added": """
+plans = [Plan()]
+plans.append(now())
+result = plans[1].cuda_stream
+""",
+    "an element that is replaced": """
+plans = [Plan()]
+plans[0] = now()
+result = plans[0].cuda_stream
+""",
+    "what a generator yields": """
+def streams():
+    yield now()
+    return Plan()
+given = streams()
+result = [stream.cuda_stream for stream in given]
+""",
+}
+
+
+@pytest.mark.parametrize("source", STREAMS_IN_PLACE_OF_OWN_OBJECTS)
+def test_a_librarys_object_in_place_of_the_texts_own_is_noted(source):
+    own = f"{HEAD}        return x\n{OWN}"
+    text = own + STREAMS_IN_PLACE_OF_OWN_OBJECTS[source]
+    reads = [read for line, read in unvaried_reads(ast.parse(text)) if line > own.count("\n")]
+    assert any(read.endswith(".cuda_stream") or read == "space.plan" for read in reads)
+
+
+def test_a_text_of_many_global_names_and_functions_is_read_at_once():
+    names = ", ".join(f"name{n}" for n in range(3000))
+    text = f"def f():\n    global {names}\nx = [{'lambda: 0, ' * 3000}]\n"
+    begun = time.process_time()
+    assert [*unvaried_reads(ast.parse(text))] == []
+    assert time.process_time() - begun < 5
+
+
+def test_a_call_of_map_without_arguments_is_read():
+    assert [*unvaried_reads(ast.parse("x = map()"))] == []
 
 
 def test_a_text_that_is_nested_deeply_is_read_to_its_end():
