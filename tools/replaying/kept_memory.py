@@ -10,7 +10,7 @@ on `a` returns `f(b)`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.tools.numerics.bits import same_bits
@@ -22,6 +22,8 @@ MAX_TENSORS_BY_THEMSELVES = 4
 """Maximum number of mixtures that take a single tensor from the second state."""
 FEW_ELEMENTS = 16
 """Elements that the mixture "few" takes from the second state, in each tensor."""
+SHARES = ("first half", "last half", "last quarter", "by chance", "few", "one", "one")
+"""Shares of all tensors that mixtures take from the second state."""
 
 
 def as_if_called_again(
@@ -44,44 +46,61 @@ def as_if_called_again(
     return moved
 
 
-def mixtures(states: Sequence[Sequence[torch.Tensor]], seed: int) -> Iterator[list[torch.Tensor]]:
-    """Yields mixtures: the tensors of the first state, with a part from the second state.
+def mixture(states: Sequence[Sequence[torch.Tensor]], number: int) -> list[torch.Tensor] | None:
+    """Returns a mixture of two states: the tensors of the first, with a part from the second; None beyond the last.
 
     The part is a single tensor, or the same share of every tensor: a half, the last quarter, a random half of the
-    elements, FEW_ELEMENTS of them, or a single element. Equal states yield nothing.
+    elements, FEW_ELEMENTS of them, or a single element. Equal states have no mixture. number: of the part, from 0, and
+    the seed of what is random in it.
     """
     import torch
 
     first, second = states
     differing = [n for n, (a, b) in enumerate(zip(first, second, strict=True)) if _differ(a, b)]
-    for position in differing[:MAX_TENSORS_BY_THEMSELVES] if len(differing) > 1 else ():
-        yield [second[n] if n == position else tensor for n, tensor in enumerate(first)]
-    generator = torch.Generator().manual_seed(seed)
-    for part in ("first half", "last half", "last quarter", "by chance", "few", "one", "one"):
-        mixed = list(first)
-        for position in differing:
-            mask = _mask(first[position].numel(), part, generator).view(first[position].shape)
-            mixed[position] = torch.where(
-                mask.to(first[position].device), second[position], first[position]
-            )
-        if differing:
-            yield mixed
+    alone = differing[:MAX_TENSORS_BY_THEMSELVES] if len(differing) > 1 else []
+    if not differing or number >= len(alone) + len(SHARES):
+        return None
+    mixed = list(first)
+    if number < len(alone):
+        mixed[alone[number]] = second[alone[number]]
+        return mixed
+    for position in differing:
+        tensor = first[position]
+        generator = torch.Generator(tensor.device).manual_seed(number)
+        mask = _mask(tensor.numel(), SHARES[number - len(alone)], generator)
+        mixed[position] = torch.where(mask.view(tensor.shape), second[position], tensor)
+    return mixed
+
+
+def restore(tensors: Sequence[torch.Tensor], state: Sequence[torch.Tensor]) -> None:
+    """Copies a state into tensors, in place; what holds it already is not written.
+
+    An expanded tensor has no memory of its own: what it is expanded from is restored.
+    """
+    for tensor, value in zip(tensors, state, strict=False):
+        is_expanded = any(
+            s == 0 and n > 1 for s, n in zip(tensor.stride(), tensor.shape, strict=True)
+        )
+        if not is_expanded and not same_bits(tensor, value):
+            tensor.copy_(value)
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and not same_bits(a, b)
 
 
-def _mask(count: int, part: str, generator: torch.Generator) -> torch.Tensor:
-    """Returns a boolean per element, true for elements from the second state."""
+def _mask(count: int, share: str, generator: torch.Generator) -> torch.Tensor:
+    """Returns a boolean per element, on the generator's device, true for elements from the second state."""
     import torch
 
-    index = torch.arange(count)
-    if part == "by chance":
-        return torch.rand(count, generator=generator) < 1 / 2
-    if part in ("few", "one"):
-        number = FEW_ELEMENTS if part == "few" else 1
-        return torch.isin(index, torch.randint(count, (number,), generator=generator))
-    bounds = {"first half": (0, 2), "last half": (2, 4), "last quarter": (3, 4)}
-    begin, end = bounds[part]
-    return (index >= begin * count // 4) & (index < end * count // 4)
+    device = generator.device
+    if share == "by chance":
+        return torch.rand(count, generator=generator, device=device) < 1 / 2
+    mask = torch.zeros(count, dtype=torch.bool, device=device)
+    if share in ("few", "one"):
+        number = FEW_ELEMENTS if share == "few" else 1
+        mask[torch.randint(count, (number,), generator=generator, device=device)] = True
+    else:
+        begin, end = {"first half": (0, 2), "last half": (2, 4), "last quarter": (3, 4)}[share]
+        mask[begin * count // 4 : end * count // 4] = True
+    return mask

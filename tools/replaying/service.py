@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ from kernelwright.tools.replaying.interpreter.comparisons.messages import (
 from kernelwright.tools.replaying.interpreter.comparisons.outcomes import outcomes
 from kernelwright.tools.replaying.interpreter.extents import ReadElements
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
-from kernelwright.tools.replaying.kept_memory import as_if_called_again, mixtures
+from kernelwright.tools.replaying.kept_memory import as_if_called_again, mixture, restore
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
@@ -271,10 +270,9 @@ class Service:
         """
         number = int(message["part"])
         states = self._noted[::-1] if len(self._noted) == 2 else [[], []]
-        part = next(itertools.islice(mixtures(states, number), number, None), None)
-        for tensor, value in zip(self._opened().kept_tensors(), part or (), strict=False):
-            tensor.copy_(value)
-        return {"mixed": part is not None}
+        mixed = mixture(states, number)
+        restore(self._opened().kept_tensors(), mixed or ())
+        return {"mixed": mixed is not None}
 
     # ------------------------------------------------------------------ comparisons
     def do_comparisons(self, message: Message) -> Message:
