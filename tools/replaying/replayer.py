@@ -296,6 +296,7 @@ class Replayer(ClosingContext):
             self._time, self._budget = allowed
         for name in names:  # a name still mapped is sent again before its next use
             self._mapped.pop(name, None)
+        self._pinned = [name for name in self._pinned if name not in names]
         still_mapped = answer.get("mapped")
         if not isinstance(still_mapped, list):
             still_mapped = names

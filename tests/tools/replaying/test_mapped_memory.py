@@ -137,6 +137,32 @@ def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_ha
     assert not driver.names & {"input", "first set", "second set"}
 
 
+def test_weights_that_could_not_be_unmapped_stay_mapped_once_they_are_lent_again(
+    driver, monkeypatch
+):
+    """Their allocation waits for the next candidate while the trace of the last one still has it."""
+    replayer, mapped = Replayer("cuda:0", None), Mapped()  # type: ignore[arg-type]
+
+    def exchange(message: dict[str, Any], shared: Sequence[SharedTensor], doing: str = "") -> Any:
+        blocks, forgotten, _ = replayer._allocations_for(shared)
+        mapped.forget([*forgotten, *message.get("names", ())])
+        mapped.receive(blocks, [])
+        return {"mapped": mapped.held(message.get("names", ()))}
+
+    monkeypatch.setattr(replayer, "_process", object())
+    monkeypatch.setattr(replayer, "_allow", lambda seconds: None)
+    monkeypatch.setattr(replayer, "_exchange", exchange)
+    exchange({}, [lent("weight")])
+    replayer._pinned = [handle("weight")]
+    weight = mapped.tensor(spec("weight"))
+    assert replayer.unmap([handle("weight")]) == []
+    exchange({}, [])
+    exchange({}, [lent("weight")])
+    del weight
+    exchange({}, [])
+    assert driver.names == {"weight"}
+
+
 def test_waiting_memory_is_freed_only_once_the_other_process_has_unmapped_it(driver, monkeypatch):
     """Freed while it was mapped elsewhere, it ended a judge's process with an illegal memory access."""
     mapped, freed, addresses = Mapped(), [], iter(range(1 << 20, 1 << 30, 1 << 20))
