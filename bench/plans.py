@@ -16,7 +16,6 @@ import json
 import random
 import statistics
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,8 +135,7 @@ def _rows_of(
                 f"{problem.name}: no draft: {session.default.refused}", file=sys.stderr, flush=True
             )
             return []
-        end = time.monotonic() + options.search_seconds
-        plans = promising_plans(session, options.variants, lambda: time.monotonic() < end)
+        plans = promising_plans(session, options.variants, options.search_seconds)
         drawn = _random_plans(problem.name, session, plans, options.random)
         counts = session.count_seconds
     rows = []

@@ -17,11 +17,15 @@ class DraftConversation:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self._ended = ""
+        """Reason why no further message is sent; empty for a process that answers."""
 
     def ask(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Sends a message and returns its answer."""
         from kernelwright.tools.sandbox import ProcessDied, ProcessTimedOut
 
+        if self._ended:
+            return {"refused": self._ended}
         try:
             self._process.send(message, seconds=seconds)
         except ProcessTimedOut:
@@ -37,6 +41,9 @@ class DraftConversation:
         try:
             return dict(self._process.receive(seconds))
         except ProcessTimedOut:
+            # A late answer would be taken for that of the next message.
+            self._ended = f"the drafting process was ended: no answer within {seconds:g} s"
+            self.close()
             return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
         except ProcessDied as death:
             return self._refusal(death)

@@ -177,6 +177,9 @@ class Drafter(AbstractContextManager["Drafter"]):
                 with self.open_plans(judged, rule, partial, tf32, parts, deadline) as session:
                     written = chooser.choose(problem, session, deadline)
                 self._check_drafting()
+                if not written.usable:
+                    # A pattern may be drafted for which the compiler has no plan.
+                    written = self._templates.draft(judged) or written
             if written.usable:
                 drafts[rule, exact] = written
             return written
@@ -240,7 +243,8 @@ class Drafter(AbstractContextManager["Drafter"]):
         request = draft_request(
             problem.source, mode, partial or mode is DraftMode.SHARE, varied_sources(problem), tf32, split, seconds,
         )  # fmt: skip
-        session = PlanSession(self._process.open(PLAN_PROCESS_ENTRY, request), mode, seconds)
+        conversation = self._process.open(PLAN_PROCESS_ENTRY, request)
+        session = PlanSession(conversation, mode, seconds, deadline)
         self.refused = session.default.refused
         self._check_drafting()
         return session

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kernelwright.agent.loop.time_limit import TimeLimitReached, judged_until
 from kernelwright.policies.base import Value
 from kernelwright.policies.deadlines import seconds_until
 from kernelwright.policies.inductor.decisions.ranking import promise_of, promising_plans
@@ -27,6 +28,8 @@ SEARCH_SECONDS = 300.0
 """Seconds for counting and drafting plans if the run has no deadline."""
 SEARCH_SHARE = 0.5
 """Share of the remaining time that counting and drafting may take; the rest is the judge's."""
+JUDGING_SHARE = 0.6
+"""Share of the time after the search for verdicts on plans; the rest is for the run's verdict on the chosen draft."""
 NOT_TIMED = "nothing was timed: plans are ranked by predicted bytes, then launches, then operations"
 
 
@@ -94,12 +97,14 @@ class VariantChooser:
         """Returns the chosen plan's draft; the default draft, with its refusal, if there is no draft at all."""
         if session.default.refused:
             return session.default.draft
-        plans = promising_plans(session, self._variants, _search_time(deadline), self._say)
+        seconds = _search_seconds(deadline)
+        plans = promising_plans(session, self._variants, seconds, self._say)
+        judging_end = _judging_end(deadline)
         judged: list[tuple[LoweredPlan, Report | None]] = []
         for number, plan in enumerate(plans, 1):
             self._say(f"judging plan {number} of {len(plans)}: {plan.plan}")
-            judged.append((plan, self._judge(problem, plan, deadline)))
-        return self._chosen(problem, judged, deadline)
+            judged.append((plan, self._judge(problem, plan, judging_end)))
+        return self._chosen(problem, judged, judging_end)
 
     def _judge(
         self, problem: Problem, plan: LoweredPlan, deadline: float | None, sizes: int = 0
@@ -107,8 +112,15 @@ class VariantChooser:
         """Judges a plan's draft at the problem's own sizes and `sizes` more; None if no time is left."""
         if seconds_until(deadline) == 0.0:
             return None
+
+        def judge(options: Options, say: Callable[[str], None]) -> Report:
+            return self._evaluator.evaluate(problem, plan.draft.source, options, progress=say)
+
         options = self._options.with_(torch_compile=False, profile=not sizes, sizes=sizes)
-        return self._evaluator.evaluate(problem, plan.draft.source, options)
+        try:
+            return judged_until(deadline, options, judge, lambda _: None)
+        except TimeLimitReached:
+            return None
 
     def _chosen(
         self,
@@ -138,7 +150,9 @@ class VariantChooser:
             if report is None or not report.correct:
                 reason = "not correct" if report else "no time"
             if plan is chosen:
-                reason = best if plan in [pair[0] for pair in correct] else "the default"
+                reason = best if any(plan is pair[0] for pair in correct) else "the default"
+                if wrong := failed.get(str(plan.plan)):
+                    reason = f"the default: no plan is correct at other sizes ({wrong})"
             outcomes.append(_outcome(plan, report, plan is chosen, reason))
         note = "" if self._evaluator.on_gpu else NOT_TIMED
         self.tried = PlansTried(outcomes=tuple(outcomes), note=note)
@@ -175,8 +189,13 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:160]
 
 
-def _search_time(deadline: float | None) -> Callable[[], bool]:
-    """Returns the question whether time is left for counting and drafting plans."""
+def _search_seconds(deadline: float | None) -> float:
+    """Returns the seconds for counting and drafting plans."""
     seconds = seconds_until(deadline)
-    end = time.monotonic() + (SEARCH_SECONDS if seconds is None else seconds * SEARCH_SHARE)
-    return lambda: time.monotonic() < end
+    return SEARCH_SECONDS if seconds is None else seconds * SEARCH_SHARE
+
+
+def _judging_end(deadline: float | None) -> float | None:
+    """Returns the time of the monotonic clock at which verdicts on plans end; None without a deadline."""
+    seconds = seconds_until(deadline)
+    return None if seconds is None else time.monotonic() + JUDGING_SHARE * seconds

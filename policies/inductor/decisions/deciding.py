@@ -17,7 +17,7 @@ from kernelwright.policies.inductor.decisions.registry import DECISIONS
 
 
 class OpenDecision(Value):
-    """A decision that a graph has at a site."""
+    """Decision at a site of a graph, with its legal alternatives."""
 
     decision: str
     site: str
@@ -27,7 +27,7 @@ class OpenDecision(Value):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The legal choices that differ from the default."""
+        """Legal choices other than the default."""
         return tuple(
             Choice(decision=self.decision, site=self.site, alternative=alternative)
             for alternative in self.alternatives
@@ -36,7 +36,7 @@ class OpenDecision(Value):
 
 
 class ActivePlan:
-    """A plan while it is lowered, and the decisions that were open on the way."""
+    """Plan during its lowering, with the decisions open so far."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -54,16 +54,18 @@ class ActivePlan:
         key = (decision, f"{self.step}{site}")
         opened = self._opened.get(key)
         if opened is None:
+            # In the registry's order, so that menus and plans do not depend on the caller's.
             legal = tuple(name for name in DECISIONS[decision].alternatives if name in alternatives)
             opened = OpenDecision(
                 decision=decision, site=key[1], default=default, alternatives=legal
             )
             self._opened[key] = opened
         chosen = self._plan.alternative_at(*key)
+        # An illegal alternative is refused after the lowering, when all open sites are known.
         return chosen if chosen in opened.alternatives else default
 
     def chosen(self, decision: str, site: str) -> str | None:
-        """Returns the plan's alternative at a site without recording that the decision is open."""
+        """Returns the plan's alternative at a site without recording the decision as open."""
         return self._plan.alternative_at(decision, f"{self.step}{site}")
 
     @property
@@ -92,6 +94,7 @@ class ActivePlan:
                 )
 
 
+# A context variable: Inductor's hooks take no argument of ours.
 _current: ContextVar[ActivePlan | None] = ContextVar("deciding", default=None)
 
 

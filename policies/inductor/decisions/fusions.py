@@ -1,8 +1,8 @@
-"""The decisions `fuse` and `loops`: which operations share a kernel, and whether loops are reordered for that.
+"""Opens the decisions `fuse` (operations that share a kernel) and `loops` (loops reordered for a fusion).
 
-Inductor fuses the pair with the highest score first. Sites are pairs of operations before any fusion: of a producer and
-its consumer, or of two that read the same buffer. A pair that Inductor fused can be held apart. A pair that it
-could have fused, and did not, because another fusion was better scored or a heuristic forbade it, can be put first.
+Inductor fuses the pair with the highest score first. Sites are pairs of operations before any fusion: a producer and
+its consumer, or two readers of a buffer. Fused pairs can be held apart. A legal fusion that lost to one with a better
+score, or that a heuristic forbade, can be put first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOGETHER, APART = "together", "apart"
 REORDER, KEEP = "reorder", "keep"
 FIRST_SCORE = 10
-"""Score of the kind of a fusion that a plan puts first; Inductor's own are at most 2."""
+"""Score, in the field for the kind of fusion, of pairs fused first by a plan; Inductor gives 2 at most."""
 
 
 def open_fusions() -> None:
@@ -32,6 +32,7 @@ def open_fusions() -> None:
     from torch._inductor.choices import InductorChoices
     from torch._inductor.scheduler import Scheduler
 
+    # Patched once: a second patch would wrap the first.
     if hasattr(Scheduler.can_fuse, "plain"):
         return
     legal: Callable[..., bool] = Scheduler.can_fuse
@@ -65,10 +66,12 @@ def open_fusions() -> None:
             return reordered(self, node1, node2)
         names = scheduled_sites(self)
         site = pair_site(names[_last(node1)], names[_first(node2)])
+        # Asked before Inductor's function, which reorders the loops in place.
         if active.chosen("loops", site) == KEEP:
             active.decide("loops", site, REORDER, (REORDER, KEEP))
             return -1
         shared = reordered(self, node1, node2)
+        # -1: nothing was reordered, so there is nothing to decide.
         if shared >= 0:
             active.decide("loops", site, REORDER, (REORDER, KEEP))
         return shared
@@ -101,7 +104,7 @@ def open_fusions() -> None:
 
 
 def open_scheduled_fusions(scheduler: Scheduler, active: ActivePlan) -> None:
-    """Records the decisions about fusions of a schedule: of pairs in one kernel, and of pairs that could be."""
+    """Records the decisions about fusions of a schedule: pairs in a common kernel, and other fusable pairs."""
     names = scheduled_sites(scheduler)
     kernel_of: dict[str, int] = {}
     for number, kernel in enumerate(scheduler.nodes):
@@ -117,7 +120,7 @@ def open_scheduled_fusions(scheduler: Scheduler, active: ActivePlan) -> None:
     pairs.update(dict.fromkeys(sorted(_fusable_pairs(scheduler))))
     for first, second in pairs:
         if operator_of_site(names[first]) == operator_of_site(names[second]):
-            continue  # parts of one operator's result, which belong together
+            continue  # parts of an operator's result belong together
         is_together = kernel_of.get(first) == kernel_of.get(second)
         site = pair_site(names[first], names[second])
         chosen = active.chosen("fuse", site)
@@ -140,7 +143,7 @@ def _reads(consumer: BaseSchedulerNode, producer: BaseSchedulerNode) -> bool:
 
 
 def _fusable_pairs(scheduler: Scheduler) -> set[tuple[str, str]]:
-    """The pairs that Inductor could have fused at some time, by their operations' names."""
+    """Pairs of operations, by name, whose fusion was legal at some step of the scheduling."""
     pairs: set[tuple[str, str]] | None = getattr(scheduler, "fusable_pairs", None)
     if pairs is None:
         pairs = scheduler.fusable_pairs = set()  # type: ignore[attr-defined]
@@ -169,12 +172,13 @@ def _chosen_pairs(
     node2: BaseSchedulerNode,
     alternative: str,
 ) -> bool:
-    """Whether the plan chooses an alternative for some pair of two kernels' operations; records that the
-    decision is open.
+    """Whether the plan chooses an alternative for some pair of two kernels' operations; records the
+    decision as open.
     """
     names = scheduled_sites(scheduler)
     for first in node1.get_nodes():
         for second in node2.get_nodes():
+            # Two readers of a buffer have no order: the site may name either first.
             for producer, consumer in ((first, second), (second, first)):
                 site = pair_site(names[producer.get_name()], names[consumer.get_name()])
                 if active.chosen("fuse", site) == alternative:
@@ -195,7 +199,7 @@ def _fields(score: Any) -> list[Any]:
     return [getattr(score, field.name) for field in dataclasses.fields(score)]
 
 
-def keeps_loops() -> bool:
+def keeps_loop_order() -> bool:
     """Whether a plan keeps the loops of the whole graph as they are."""
     active = active_plan()
     if active is None:

@@ -1,6 +1,6 @@
 """The menu of a draft: its launches, and numbered decisions with the change of each. Imports no torch.
 
-A policy, a language model or a person reads the prompt and answers with one to four numbers, or `stop`:
+A policy, a language model or a person reads the prompt and answers with 1 to 4 numbers, or `stop`:
 
     target sm_90, 2 launches, 0.29 MB, 2.1 M operations; plan: default
     launch 1: addmm_1 gelu_2, 64x128, 0.13 MB, 1.6 M operations
@@ -37,7 +37,7 @@ QUESTION = f"Answer with one to {MAX_NUMBERS} numbers, or `{STOP}`."
 
 
 class MenuRefused(Exception):
-    """Raised for a reply that names no legal actions. The message is one line."""
+    """Raised for a reply without legal actions. The message is a single line."""
 
 
 class PlanAction(Value):
@@ -60,17 +60,17 @@ class PlanAction(Value):
 
 
 class LaunchMeasurement(Value):
-    """Measurements of a launch on a GPU; None for a figure that was not measured."""
+    """Measurements of a launch on a GPU; None for a figure without a measurement."""
 
     milliseconds: float | None = None
     occupancy: float | None = None
-    """Share of the resident warps that are possible, 0 to 1."""
+    """Resident warps over the GPU's maximum, 0 to 1."""
     spilled_bytes: int | None = None
     roofline: float | None = None
     """Share of the speed of light, 0 to 1."""
 
     def words(self) -> str:
-        """Returns the measured facts, each with a comma before it."""
+        """Returns the measured facts, each after a comma."""
         parts = [
             "" if self.milliseconds is None else f", {self.milliseconds:.4f} ms",
             "" if self.occupancy is None else f", occupancy {self.occupancy:.0%}",
@@ -106,7 +106,7 @@ class PlanMenu(Value):
         return "\n".join([*lines, QUESTION])
 
     def apply(self, reply: str) -> Plan:
-        """Returns the plan that a reply chooses; the present plan for `stop`. Raises MenuRefused."""
+        """Returns the plan chosen by a reply; the present plan for `stop`. Raises MenuRefused."""
         words = re.findall(r"\w+", reply)
         if words == [STOP]:
             return self.lowered.plan
@@ -120,6 +120,7 @@ class PlanMenu(Value):
             if not 1 <= number <= len(self.actions):
                 raise MenuRefused(f"there is no action {number}: they are 1 to {len(self.actions)}")
             choice = self.actions[number - 1].choice
+            # Two numbers may name alternatives of the same decision.
             earlier = plan.alternative_at(choice.decision, choice.site)
             if earlier not in (None, choice.alternative):
                 raise MenuRefused(f"{choice.decision}@{choice.site} is decided twice")
@@ -135,7 +136,7 @@ def menu_of(
 ) -> PlanMenu:
     """Returns the most promising legal actions from a lowered plan, each counted with the plan so far.
 
-    has_time: asked before each count; the actions so far are returned once it says no.
+    has_time: asked before each count; False ends the counting, and the actions so far are returned.
     """
     counted: list[tuple[tuple[int, int, int], PlanAction]] = []
     for choice in lowered.choices:
@@ -152,6 +153,7 @@ def menu_of(
             operations=facts.operations - lowered.facts.operations,
         )
         counted.append((facts.rank, action))
+    # By text among equals, so that a prompt does not change between runs.
     counted.sort(key=lambda pair: (pair[0], str(pair[1].choice)))
     actions = tuple(action for _, action in counted[:MAX_ACTIONS])
     return PlanMenu(lowered=lowered, target=target, actions=actions)

@@ -1,4 +1,4 @@
-"""A plan: the decisions of a draft that differ from the compiler's defaults.
+"""Reads and writes plans: the decisions of a draft other than the compiler's defaults.
 
 A choice is written `decision@site = alternative`, and a plan is its choices in order of their texts:
 
@@ -23,9 +23,9 @@ _CHOICE = re.compile(r"\s*(\w+)@([\w.+/]+)\s*=\s*(\w+)\s*")
 
 
 class PlanRefused(Exception):
-    """Raised if a plan cannot be read, or names a decision that a graph does not have.
+    """Raised for a text without the form of a plan, and for a decision not open in the graph.
 
-    The message is one line.
+    The message is a single line.
     """
 
 
@@ -42,7 +42,7 @@ class Choice(Value):
 
 
 class Plan(Value):
-    """Choices that differ from the compiler's defaults, at most one for each decision and site."""
+    """Choices other than the compiler's defaults, at most one for each decision and site."""
 
     choices: tuple[Choice, ...] = ()
 
@@ -56,7 +56,7 @@ class Plan(Value):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Returns the plan that a text writes. Raises PlanRefused."""
+        """Returns the plan of a text, the inverse of `str`. Raises PlanRefused."""
         if text.strip() in ("", DEFAULT_PLAN_TEXT):
             return cls()
         plan = cls()

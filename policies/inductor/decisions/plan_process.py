@@ -1,4 +1,4 @@
-"""The sandboxed process that traces a problem once and lowers it again for each plan.
+"""Sandboxed process: traces a problem once, and lowers the trace for each plan.
 
 It executes the problem's file under the pretended GPU. The first answer is the default draft; each later message
 names a plan, and is answered with the plan's draft, or with its counts alone.
@@ -23,7 +23,7 @@ from kernelwright.program_arguments import no_program_arguments
 
 
 class PlanChannel(Protocol):
-    """The process's way to the session that asks for plans."""
+    """Channel from the process to the session (decisions/session.py)."""
 
     def send(self, message: dict[str, Any]) -> None:
         """Sends a message of JSON values."""
@@ -50,6 +50,8 @@ class TracedProblem:
 
         def work() -> dict[str, Any]:
             with self._limits(seconds):
+                # A partial draft has kernels of its own for products (the lowerings of strict
+                # drafts), and may leave other operators to torch.
                 strict = self._strict and not self._partial
                 self._attempt, fields = best_attempt(
                     self._source, strict, self._varied, self._tf32, Plan()

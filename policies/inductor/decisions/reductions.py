@@ -1,4 +1,4 @@
-"""The decisions `reduction` and `row`: parts in two kernels or one kernel, and a whole row in registers or a loop."""
+"""Opens the decisions `reduction` (parts in two kernels, or a whole) and `row` (a block of registers, or a loop)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 
 LEAST_PART = 256
-"""Smallest number of elements in a part: a shorter one is not worth a program of its own."""
+"""Smallest number of elements in a part: a shorter part is not worth a program."""
 FULL_GRID = 528
-"""Programs that fill a large GPU: four for each of 132 multiprocessors."""
+"""Programs of a full grid on a large GPU: four for each of 132 multiprocessors."""
 
 
 def decide_splits(default: int, reduced: int, results: int) -> int:
@@ -22,6 +22,7 @@ def decide_splits(default: int, reduced: int, results: int) -> int:
     reduced: elements summed for a result; results: number of results, both at the problem's own sizes.
     """
     parts = default if default > 1 else _parts_for_full_grid(reduced, results)
+    # A sum over few elements, or for many results: parts would be no alternative.
     if parts < 2:
         return default
     preferred = "parts" if default > 1 else "whole"
@@ -30,7 +31,7 @@ def decide_splits(default: int, reduced: int, results: int) -> int:
 
 
 def _parts_for_full_grid(reduced: int, results: int) -> int:
-    """Returns a power of two by which the results fill a GPU, of parts that are not too short."""
+    """Returns a number of parts, a power of two, with at least LEAST_PART elements each and a full GPU."""
     most = min(FULL_GRID // max(results, 1), reduced // LEAST_PART)
     return 1 << (most.bit_length() - 1) if most > 1 else 1
 

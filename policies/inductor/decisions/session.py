@@ -1,4 +1,4 @@
-"""A session with the process that traces a problem once and lowers it for each plan. Imports no torch.
+"""Asks a sandboxed process (plan_process.py) for drafts and counts of plans. Imports no torch.
 
 with PlanSession(conversation) as session:
     session.default.opened           # the decisions of the default draft
@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from kernelwright.policies.base import Value
+from kernelwright.policies.deadlines import seconds_until
 from kernelwright.policies.inductor.decisions.deciding import OpenDecision
 from kernelwright.policies.inductor.decisions.plan import Choice, Plan, PlanRefused
 from kernelwright.policies.inductor.decisions.static_facts import StaticFacts
@@ -24,21 +25,21 @@ PLAN_SECONDS = 60.0
 
 
 class LoweredPlan(Value):
-    """A plan with the draft that the compiler makes of it."""
+    """Plan with its draft, its counts and its open decisions."""
 
     plan: Plan = Plan()
     draft: Draft = Draft()
     """The draft; without a source if the plan was counted only."""
     facts: StaticFacts = StaticFacts()
     opened: tuple[OpenDecision, ...] = ()
-    """Decisions that are open under this plan."""
+    """Decisions open under this plan."""
     refused: str = ""
-    """Reason why the plan has no draft or counts, in one line."""
+    """Reason for a missing draft or missing counts, on a single line."""
     seconds: float = 0.0
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The legal choices beyond this plan: one more decision at a site that the plan leaves alone."""
+        """Legal choices at sites without a choice of this plan."""
         return tuple(
             choice
             for decision in self.opened
@@ -61,11 +62,20 @@ class Conversation(Protocol):
 
 
 class PlanSession(AbstractContextManager["PlanSession"]):
-    """Lowers plans of one problem. Plans that were lowered before are not lowered again."""
+    """Lowers plans of a problem. Each plan is lowered once; its answer is stored."""
 
-    def __init__(self, conversation: Conversation, mode: DraftMode, seconds: float) -> None:
-        """Waits for the default draft, for at most so many seconds."""
-        self._conversation, self._mode = conversation, mode
+    def __init__(
+        self,
+        conversation: Conversation,
+        mode: DraftMode,
+        seconds: float,
+        deadline: float | None = None,
+    ) -> None:
+        """Waits for the default draft, for at most so many seconds.
+
+        deadline: time of the monotonic clock after which no plan is of use.
+        """
+        self._conversation, self._mode, self._deadline = conversation, mode, deadline
         self._lowered: dict[tuple[str, bool], LoweredPlan] = {}
         self.count_seconds: list[float] = []
         """Seconds of each count so far."""
@@ -78,11 +88,15 @@ class PlanSession(AbstractContextManager["PlanSession"]):
         return self._ask(plan, True, seconds)
 
     def count(self, plan: Plan, seconds: float = PLAN_SECONDS) -> LoweredPlan:
-        """Returns a plan with its counts and open decisions, without a draft."""
+        """Returns a plan with its counts and open decisions, without a draft.
+
+        Code generation is left out: its decision `row` is not open, and a choice without an open
+        decision counts as the default. `lower` refuses such a choice.
+        """
         return self._lowered.get((str(plan), True)) or self._ask(plan, False, seconds)
 
     def lower_text(self, plan: str, seconds: float = PLAN_SECONDS) -> LoweredPlan:
-        """Returns the draft of a plan's text, lowered anew, or the refusal of a text that is no plan."""
+        """Returns the draft of a plan's text, lowered anew, or the refusal of a text without the form of a plan."""
         try:
             parsed = Plan.parse(plan)
         except PlanRefused as error:
@@ -98,6 +112,9 @@ class PlanSession(AbstractContextManager["PlanSession"]):
     def _lower_anew(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:
         if self.default.refused:
             return LoweredPlan(plan=plan, refused=self.default.refused)
+        # A plan without an answer at the deadline must not hold the run for PLAN_SECONDS.
+        remaining = seconds_until(self._deadline)
+        seconds = seconds if remaining is None else min(seconds, remaining)
         message = {"plan": str(plan), "code": code, "seconds": seconds}
         answer = self._conversation.ask(message, seconds + DRAFT_GRACE_SECONDS)
         return self._read(plan, answer, code)
@@ -117,6 +134,7 @@ class PlanSession(AbstractContextManager["PlanSession"]):
             seconds=draft.seconds,
         )
         self._lowered[str(plan), code] = lowered
+        # Counts alone: the seconds of a draft contain its code generation.
         if not code:
             self.count_seconds.append(lowered.seconds)
         return lowered
@@ -126,7 +144,7 @@ class PlanSession(AbstractContextManager["PlanSession"]):
 
 
 PLAN_MARK = "# Decisions: "
-"""Beginning of the line in a draft's head that writes its plan."""
+"""Beginning of the line of the plan in a draft's head."""
 
 
 def with_plan_line(source: str, plan: Plan) -> str:
@@ -144,7 +162,7 @@ def without_plan_line(source: str) -> str:
 
 
 def plan_of_source(source: str) -> Plan:
-    """Returns the plan that a draft's head names. Raises PlanRefused."""
+    """Returns the plan in a draft's head. Raises PlanRefused."""
     for line in source.splitlines():
         if line.startswith(PLAN_MARK):
             return Plan.parse(line.removeprefix(PLAN_MARK))

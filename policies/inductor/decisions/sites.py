@@ -1,7 +1,7 @@
-"""Names of sites: the operators of the traced graph, as its reader knows them.
+"""Names sites after the operators of the traced graph.
 
-A buffer is named for the last operator that its value was computed by. Several buffers of one operator (the copies
-that a convolution makes) are numbered: `convolution`, `convolution.2`.
+A buffer is named for the last operator of its value. Several buffers of an operator (the copies of a convolution) are
+numbered: `convolution`, `convolution.2`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def operator_site() -> str:
-    """Returns the name of the operator that is being lowered."""
+    """Returns the name of the operator under lowering."""
     from torch._inductor.virtualized import V
 
     return str(V.graph.current_node.name)
 
 
 def value_site(data: Any) -> str:
-    """Returns the name of the operator that computed a value that is not in memory yet."""
+    """Returns the name of the operator of a value not in memory yet."""
     origin = data.get_origin_node()
     return operator_site() if origin is None else str(origin.name)
 
@@ -37,6 +37,7 @@ def operator_of_site(site: str) -> str:
 
 def scheduled_sites(scheduler: Scheduler) -> dict[str, str]:
     """Returns the readable name of each scheduled operation, by Inductor's name (`op3`)."""
+    # Computed once for a schedule: every possible fusion asks for the names.
     names: dict[str, str] = getattr(scheduler, "site_names", {})
     if not names:
         names = _named(scheduler)

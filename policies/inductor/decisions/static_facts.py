@@ -1,9 +1,9 @@
 """Counts launches, bytes and operations of a lowered graph without running it.
 
-Bytes are of each buffer that a kernel reads or writes, once, at the problem's own sizes. A buffer that stays inside a
-kernel counts nothing. Where a kernel loads the elements of a buffer again and again, its loads count, too, at a tenth:
-they come from caches. A tiled product loads each element once for a whole tile. Operations are the arithmetic calls of
-a kernel's body times its elements; a multiplication with an addition inside a product counts as two.
+Bytes are of each buffer read or written by a kernel, once, at the problem's own sizes. A buffer inside a kernel counts
+nothing. Repeated loads of a buffer's elements count at a tenth: they come from caches. A tiled product loads each
+element once for a whole tile. Operations are the arithmetic calls of a kernel's body times its elements; a
+multiplication with an addition inside a product counts as two.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NOT_ARITHMETIC = frozenset(
         "indirect_indexing", "masked", "reduction", "partial_accumulate", "set_indirect",
     }
 )  # fmt: skip
-"""Calls of a loop body that compute no new number."""
+"""Calls of a loop body without arithmetic."""
 
 
 CACHED_LOADS_PER_LOAD = 10
-"""Loads from a cache that take as long as a load from memory (H100: about 33 TB/s of all L1 caches, 3.35 TB/s)."""
+"""Loads from a cache in the time of a load from memory (H100: about 33 TB/s of all L1 caches, 3.35 TB/s)."""
 TILE = 128
 """Elements of a tile of tl.dot over which each loaded element is used."""
 
@@ -35,9 +35,9 @@ class LaunchFacts(Value):
     """A kernel, or a call of the library, of a lowered graph."""
 
     operators: tuple[str, ...]
-    """Names of the sites that the kernel computes, in order."""
+    """Names of the sites computed by the kernel, in order."""
     bytes: int
-    """Bytes that the kernel reads and writes."""
+    """Bytes read and written by the kernel."""
     operations: int
     sizes: tuple[int, ...] = ()
     """Extents of the loops of the kernel's largest operation."""
@@ -94,7 +94,7 @@ def count_launches(scheduler: Scheduler, names: dict[str, str]) -> list[LaunchFa
 
 
 def _bytes(kernel: BaseSchedulerNode) -> int:
-    """Returns the bytes that a kernel moves; see the module's text."""
+    """Returns the bytes moved by a kernel, by the rules in the docstring of this module."""
     from torch._inductor.utils import get_dtype_size
     from torch._inductor.virtualized import V
 
@@ -104,12 +104,13 @@ def _bytes(kernel: BaseSchedulerNode) -> int:
         body: Any = getattr(node, "_body", None)
         if body is None:
             continue
+        # A tile of tl.dot loads an element once for TILE products.
         reuse = TILE if body.has_op("dot") else 1
         loads = math.prod(_extents(node)) // reuse
         for read in node.read_writes.reads:
             if read.name in moved:
                 size = loads * get_dtype_size(V.graph.get_dtype(read.name))
-                # Operations of one kernel share the elements that they load.
+                # Operations of a kernel share the elements they load.
                 loaded[read.name] = max(loaded.get(read.name, 0), size)
     return sum(
         max(size, loaded.get(name, 0) // CACHED_LOADS_PER_LOAD) for name, size in moved.items()
@@ -130,6 +131,7 @@ def _operations(node: BaseSchedulerNode) -> int:
         flops = node.estimate_flops()
         return int(flops or 0)
     calls = sum(n for name, n in body.op_counts.items() if name not in NOT_ARITHMETIC)
+    # `dot` is counted as a call and again here: a multiplication and an addition.
     products = body.op_counts.get("dot", 0)
     reductions = body.op_counts.get("reduction", 0) - products
     return (calls + products + max(reductions, 0)) * math.prod(_extents(node))

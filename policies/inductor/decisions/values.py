@@ -1,9 +1,8 @@
-"""The decision `value`: write a value to memory, or compute it again in every kernel that reads it.
+"""Opens the decision `value`: write a value to memory, or compute the value again in every kernel with a reader.
 
 Inductor decides by thresholds over the whole graph: a value with several readers is stored from
 `realize_reads_threshold` reads on, and any value from `realize_acc_reads_threshold` on. Here each value is a site. A
-value with a single reader is a site only if that reader is no pointwise operator: with a pointwise reader it is fused
-again.
+value with a single reader is a site only if the reader is no pointwise operator: a pointwise reader is fused again.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ def open_values() -> None:
     """Lets plans decide which values are stored, for the rest of this process."""
     from torch._inductor.ir import StorageBox
 
+    # Patched once: a second patch would wrap the first.
     if hasattr(StorageBox.realize_hint, "plain"):
         return
     on_reuse: Callable[..., bool] = StorageBox.should_realize_on_reuse
@@ -74,13 +74,13 @@ def _is_open(box: StorageBox) -> bool:
 
 
 def _reads_much(box: StorageBox) -> bool:
-    """Inductor's own rule for values that will probably be stored later."""
+    """Inductor's own rule for values with a probable store later on."""
     data: Any = box.data
     return bool(data.inner_fn_opcount().nontrivial_read_count > 1)
 
 
 def _has_a_reader_of_another_shape() -> bool:
-    """Whether an operator that reads the present one's result is not pointwise: a reduction, a product, a window."""
+    """Whether some reader of the present operator is not pointwise: a reduction, a product, a window."""
     import torch
     from torch._inductor.virtualized import V
 
@@ -99,4 +99,4 @@ _VIEWS = frozenset(
         "transpose", "t", "alias", "as_strided", "_unsafe_view", "detach",
     )
 )  # fmt: skip
-"""Operators that give another view of their operand; what reads the view counts as the reader."""
+"""Operators whose result is a view of their operand, which no kernel computes."""

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.inductor.decisions.deciding import active_plan, decide
-from kernelwright.policies.inductor.decisions.fusions import keeps_loops, open_scheduled_fusions
+from kernelwright.policies.inductor.decisions.fusions import (
+    keeps_loop_order,
+    open_scheduled_fusions,
+)
 from kernelwright.policies.inductor.decisions.plan import WHOLE_GRAPH
 from kernelwright.policies.inductor.decisions.sites import scheduled_sites
 from kernelwright.policies.inductor.decisions.static_facts import (
@@ -106,7 +109,7 @@ def _generated(
 
     # The passes change a graph in place: they get a copy, so that it can be lowered again.
     graph = torch.fx.GraphModule(traced_graph, copy.deepcopy(traced_graph.graph))
-    loop_ordering = config.loop_ordering_after_fusion and not keeps_loops()
+    loop_ordering = config.loop_ordering_after_fusion and not keeps_loop_order()
     with (
         V.set_fake_mode(traced.mode),
         torch.no_grad(),

@@ -1,12 +1,19 @@
 """Plans of real problems: traced once, lowered again, and judged by the interpreter."""
 
+import time
+
 import pytest
 
 from kernelwright.policies.inductor.decisions.menu import MenuRefused, menu_of
 from kernelwright.policies.inductor.decisions.plan import Choice, Plan
 from kernelwright.policies.inductor.decisions.ranking import promise_of, promising_plans
 from kernelwright.policies.inductor.decisions.registry import DECISIONS
-from kernelwright.policies.inductor.decisions.session import plan_of_source, without_plan_line
+from kernelwright.policies.inductor.decisions.session import (
+    PLAN_PROCESS_ENTRY,
+    plan_of_source,
+    without_plan_line,
+)
+from kernelwright.policies.inductor.draft import DraftMode, draft_request
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from tests.policies.inductor.decisions.conftest import PROBLEMS
 
@@ -56,6 +63,22 @@ def test_a_plan_changes_the_draft_and_the_default_is_lowered_again_as_it_was(nam
     assert texts[0] == session.default.draft.source
     # Other plans were lowered in between, and leave nothing behind.
     assert session.lower_text("default").draft.source == texts[0]
+
+
+def test_counts_leave_time_for_drafts(sessions):
+    session = sessions["gated"]
+    slowness, seconds = 0.3, 4.0
+    assert slowness * len(session.default.choices) > seconds
+    plans = promising_plans(session, 1, seconds, lambda _: time.sleep(slowness))
+    assert len(plans) == 2
+
+
+def test_a_process_that_was_too_slow_gives_no_answer_to_a_later_plan(drafter):
+    request = draft_request(PROBLEMS["half"].source, DraftMode.STRICT, False, (), False, False, 60)
+    conversation = drafter._process.open(PLAN_PROCESS_ENTRY, request)
+    assert "no draft within" in conversation.receive(0.01)["refused"]
+    answer = conversation.ask({"plan": "product@bmm = sum", "code": True, "seconds": 60}, 60)
+    assert answer == {"refused": "the drafting process was ended: no answer within 0.01 s"}
 
 
 def test_counts_are_those_of_the_lowered_draft(sessions):
