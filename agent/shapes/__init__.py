@@ -1,1 +1,1 @@
-"""Several shapes and dtypes as a single problem: what the user asks for, drafts for each form, and their dispatch."""
+"""Several shapes and dtypes as a single problem: the user's request, drafts for each form, and their dispatch."""

@@ -49,10 +49,10 @@ Call = dict[str, TensorOfCall]
 
 
 class KernelGroup(Value):
-    """Kernels and the calls that they are for."""
+    """Kernels, with the calls they serve."""
 
     shapes: tuple[str, ...]
-    """Names of the shapes that the calls have."""
+    """Names of the shapes of the calls."""
     source: str
     """Text with a class `ModelNew`."""
     calls: tuple[Call, ...]
@@ -64,7 +64,7 @@ class KernelGroup(Value):
 
 
 def dispatching_text(groups: Sequence[KernelGroup]) -> str:
-    """Returns a candidate with the kernels of all groups; that of a single group as it is."""
+    """Returns a candidate with the kernels of all groups; the text of a single group stays unchanged."""
     if len(groups) == 1:
         return groups[0].source
     names = _class_names([group.name for group in groups])
@@ -89,7 +89,7 @@ def dispatching_text(groups: Sequence[KernelGroup]) -> str:
 
 
 def _choice(groups: Sequence[KernelGroup], attributes: Sequence[str], passed: str) -> str:
-    """Returns the statements that choose: the names of a group's shapes, and a condition for each but the last."""
+    """Returns the choosing statements: the names of a group's shapes, and a condition for each but the last."""
     lines: list[str] = []
     for index, group in enumerate(groups):
         called = "super().forward" if index == 0 else f"self.{attributes[index]}"
@@ -104,10 +104,11 @@ def _choice(groups: Sequence[KernelGroup], attributes: Sequence[str], passed: st
 
 
 def condition(calls: Sequence[Call], other_calls: Sequence[Call]) -> str:
-    """Returns an expression that holds for all calls and for none of the others: a single fact if one is enough, else
-    a dtype and a rank, else the calls one by one.
+    """Returns an expression for all calls and for none of the others: a single fact if enough, else a dtype and a
+    rank, else each call by itself.
     """
     names = [name for name in calls[0] if all(name in call for call in (*calls, *other_calls))]
+    # A dtype or a rank holds at every size; an extent is a bound between the judged sizes.
     for rule in (_by_dtype, _by_rank, _by_extent):
         for name in names:
             ours, theirs = [call[name] for call in calls], [call[name] for call in other_calls]
@@ -116,7 +117,7 @@ def condition(calls: Sequence[Call], other_calls: Sequence[Call]) -> str:
     for rule in (_by_dtype, _by_rank):
         for name in names:
             ours = [call[name] for call in calls]
-            # Others that this fact tells apart; a further condition excludes the rest.
+            # Calls excluded by this fact; a further condition excludes the remaining ones.
             apart = [call for call in other_calls if rule(name, ours, [call[name]])]
             text = rule(name, ours, [call[name] for call in apart]) if apart else ""
             if text:
@@ -191,7 +192,8 @@ def _class_names(names: Sequence[str]) -> list[str]:
     for name in names:
         words = "".join(word[:1].upper() + word[1:] for word in re.findall(r"[A-Za-z0-9]+", name))
         words = words if words[:1].isalpha() else f"Shape{words}"
-        while f"{words}Kernels" in classes:
+        # Compared as attributes: `ABcKernels` and `AbcKernels` would share `abc_kernels`.
+        while _snake(f"{words}Kernels") in map(_snake, classes):
             words += "Other"
         classes.append(f"{words}Kernels")
     return classes

@@ -1,7 +1,7 @@
 """Drafts kernels for a problem with several shapes: a draft for each form of its calls, joined by a dispatch.
 
-Calls of equal nesting, ranks and dtypes share a draft, whose sizes are free; where tracing turned a size into a number
-that differs between them, each shape has a draft of its own.
+Calls of equal nesting, ranks and dtypes share a draft with free sizes. If tracing turned a size into a number that
+differs between them, each shape gets a separate draft.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ShapeTarget:
 
     @property
     def form(self) -> str:
-        """Text that is equal for calls that a draft can serve alike."""
+        """Key of the calls of a common draft: dtype, nesting, ranks and dtypes of the inputs."""
         return repr((self.shape.dtype, form_of(self.spec.inputs)))
 
     @property
@@ -88,7 +88,7 @@ def drafted_at_shapes(
 def _drafts_of(
     members: Sequence[ShapeTarget], draft_at: DraftAt, say: Callable[[str], None]
 ) -> list[tuple[Sequence[ShapeTarget], Draft]]:
-    """Returns a draft for all members, or one for each where the common draft fixes a size."""
+    """Returns a draft for all members; a draft for each if the common draft fixes a size."""
     # A shape with many elements is traced first: extents of 1 would be traced as broadcasts.
     ordered = sorted(members, key=lambda target: target.spec.bytes, reverse=True)
     say(f"drafting for {', '.join(target.shape.name for target in members)}")
@@ -99,6 +99,7 @@ def _drafts_of(
     for target in members:
         say(f"drafting for {target.shape.name} alone")
         draft = draft_at(target.problem, ())
+        # Members with equal texts are a single group: the dispatch has no condition between them.
         key = draft.source or draft.refused
         drafts.setdefault(key, ([], draft))[0].append(target)
     return [(served, draft) for served, draft in drafts.values()]

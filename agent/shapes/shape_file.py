@@ -2,7 +2,7 @@
 
 Each entry is a shape, in any of these forms; an object may also have a "name":
 
-    {"batch": 1, "seq": 1}                                     sizes that the problem names
+    {"batch": 1, "seq": 1}                                     sizes named by the problem
     {"x": [1, 1, 64], "mask": [1, 64]}                         shapes by the names of forward's arguments
     {"inputs": [[1, 1, 64], {"shape": [1, 64], "dtype": "bf16"}]}   inputs in the order of forward
     [[1, 1, 64], [1, 64]]    [8, 64]                           likewise; the last for a single input
@@ -30,11 +30,11 @@ class WantedInput(Value):
     """An input of a call: a tensor of a shape, or a plain value."""
 
     shape: tuple[int, ...] | None = None
-    """None: as `get_inputs` draws it."""
+    """None: the shape drawn by `get_inputs`."""
     dtype: str = ""
-    """torch's name; empty for the dtype that the problem draws."""
+    """torch's name; empty for the problem's dtype."""
     value: bool | int | float | str | None = None
-    """Plain value in the place of a number that is no tensor."""
+    """Plain value, in place of the problem's own."""
 
 
 class WantedShape(Value):
@@ -49,7 +49,7 @@ class WantedShape(Value):
 
 
 def read_shapes(file_or_text: str) -> tuple[WantedShape, ...]:
-    """Reads a file, or the JSON itself where the text begins with a bracket. Raises InputError in a line."""
+    """Reads a file, or the JSON itself if the text begins with a bracket. Raises InputError."""
     stripped = file_or_text.strip()
     is_json = stripped.startswith(("[", "{"))
     origin = "--shapes" if is_json else f"--shapes {stripped}"
@@ -61,13 +61,13 @@ def read_shapes(file_or_text: str) -> tuple[WantedShape, ...]:
     except UnicodeDecodeError:
         raise InputError(f"{origin} is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
-        where = (
+        position = (
             f": {error.msg} at line {error.lineno}"
             if isinstance(error, json.JSONDecodeError)
             else ""
         )
         raise InputError(
-            f"{origin} is no JSON{where}: write a list of shapes, {SHAPE_FORMS}"
+            f"{origin} is no JSON{position}: write a list of shapes, {SHAPE_FORMS}"
         ) from None
     return _shapes(origin, document)
 
@@ -108,6 +108,7 @@ def _shape(label: str, name: str, entry: object) -> WantedShape:
         if isinstance(inputs, dict):
             return WantedShape(name=name, sizes=sizes, named_inputs=_named(label, inputs))
         return WantedShape(name=name, sizes=sizes, inputs=_inputs(label, inputs) if inputs else ())
+    # `type`, not isinstance: `true` is no size.
     sizes = {key: value for key, value in fields.items() if type(value) is int}
     named_shapes = {key: value for key, value in fields.items() if key not in sizes}
     return WantedShape(
@@ -144,6 +145,7 @@ def _named(label: str, inputs: dict[str, object]) -> dict[str, WantedInput]:
 def _inputs(label: str, entries: list[object]) -> tuple[WantedInput, ...]:
     if not entries:
         raise InputError(f"{label} is empty: write {SHAPE_FORMS}")
+    # `[8, 64]` is the shape of a single input, not two inputs.
     if all(type(entry) is int for entry in entries):
         return (_input(label, entries),)
     return tuple(_input(f"{label}, input {n}", entry) for n, entry in enumerate(entries, 1))

@@ -1,7 +1,7 @@
-"""Writes the shapes and dtypes that a user asks for into a problem's text.
+"""Writes the user's shapes and dtypes into a problem's text.
 
-A wanted shape becomes sizes of the problem where its numbers can be found in `get_inputs`; otherwise a function of
-its own gives the inputs:
+A wanted shape becomes sizes of the problem if its numbers can be found in `get_inputs`; otherwise a new function gives
+the inputs:
 
     get_inputs    [torch.randn(batch, seq, dim)]
     wanted        x: (1, 1, 64)    ->  sizes {"batch": 1, "seq": 1}
@@ -31,7 +31,7 @@ from kernelwright.tools.references.input_spec import InputSpec, input_spec
 from kernelwright.tools.shapes.judged_shapes import JudgedShape, problem_at, with_shapes
 from kernelwright.tools.sizing.drawn_sizes import NAME_OF_OTHER_INPUTS, functions_of
 
-OWN_NAME = "get_inputs"
+USUAL_FUNCTION = "get_inputs"
 
 
 def problem_with_shapes(
@@ -42,7 +42,7 @@ def problem_with_shapes(
 ) -> Problem:
     """Returns the problem with the wanted shapes, or those of its own functions `get_inputs_NAME`, each in each dtype.
 
-    The problem itself where it has neither. Raises ProblemError and InputError, naming the shape.
+    The problem itself without any of these. Raises ProblemError and InputError, naming the shape.
     """
     shapes, functions = _own_shapes(problem), ""
     if wanted:
@@ -65,18 +65,18 @@ def problem_with_shapes(
 
 
 def _own_shapes(problem: Problem) -> list[JudgedShape]:
-    """Returns the shapes of the functions `get_inputs_NAME`, that of `get_inputs` first where it is one of its own."""
+    """Returns the shapes of the functions `get_inputs_NAME`, after `get_inputs` if it draws inputs itself."""
     names = [name for name in functions_of(problem) if NAME_OF_OTHER_INPUTS.fullmatch(name)]
     if not names:
         return []
     shapes = [JudgedShape(name=name.removeprefix("get_inputs_"), inputs=name) for name in names]
-    return shapes if _calls_another(problem, names) else [JudgedShape(name=OWN_NAME), *shapes]
+    return shapes if _calls_another(problem, names) else [JudgedShape(name=USUAL_FUNCTION), *shapes]
 
 
 def _calls_another(problem: Problem, names: Sequence[str]) -> bool:
-    """Whether `get_inputs` only returns what one of these functions gives."""
+    """Whether `get_inputs` only calls a function of these names."""
     for node in parse(problem.source).body:
-        if isinstance(node, ast.FunctionDef) and node.name == OWN_NAME:
+        if isinstance(node, ast.FunctionDef) and node.name == USUAL_FUNCTION:
             last = node.body[-1]
             call = last.value if isinstance(last, ast.Return) else None
             return isinstance(call, ast.Call) and getattr(call.func, "id", "") in names
@@ -88,7 +88,7 @@ def _in_dtype(shape: JudgedShape, dtype: str) -> JudgedShape:
 
 
 def _try(problem: Problem, shape: JudgedShape) -> None:
-    """Runs the reference without data. Raises ProblemError if it fails there."""
+    """Runs the reference without data. Raises ProblemError after a failure, with the shape's name."""
     try:
         input_spec(problem_at(problem, shape), as_it_is=True)
     except ProblemError as error:
@@ -113,6 +113,7 @@ class _ShapeWriter:
             return JudgedShape(name=wanted.name, sizes=wanted.sizes)
         resized = self.problem.with_sizes(wanted.sizes)
         sizes = {**wanted.sizes, **self.text.sizes_for([entry.shape for entry in inputs])}
+        # A dtype or a value is no size: `get_inputs` stays as it is at other sizes.
         is_plain = all(not entry.dtype and entry.value is None for entry in inputs)
         if is_plain and _fits(self.problem.with_sizes(sizes), inputs):
             return JudgedShape(name=wanted.name, sizes=sizes)
@@ -156,6 +157,7 @@ class _ShapeWriter:
 
     def _function_name(self, name: str) -> str:
         words = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
+        # ASCII alone: \w has characters (superscripts) that are no part of a name in Python.
         stem = f"get_inputs_{words or 'shape'}"
         taken = {*functions_of(self.problem), *re.findall(r"def (\w+)", "\n".join(self.functions))}
         while stem in taken:
@@ -165,7 +167,7 @@ class _ShapeWriter:
     def _check_inputs(
         self, wanted: WantedShape, inputs: Sequence[WantedInput], shape: JudgedShape
     ) -> None:
-        """Draws an input generically where the problem's own expression does not give the wanted shape."""
+        """Draws the inputs generically if the problem's expressions give other shapes."""
         joint = with_shapes(self.problem, [shape], "\n\n\n".join(self.functions))
         if _fits(problem_at(joint, shape), inputs):
             return

@@ -1,4 +1,4 @@
-"""Edits the text of `get_inputs` for other shapes: finds the extents in it, and writes the function anew.
+"""Edits the text of `get_inputs` for other shapes: finds its extents, and writes a new function.
 
 get_inputs    x = torch.rand(batch, seq, dim); return [x * 2]      dim is used by get_init_inputs, too
 wanted        (1, 1, 64)    ->  sizes {"batch": 1, "seq": 1}
@@ -29,13 +29,12 @@ class InputsText:
         self._function = function_at_top(self._tree, "get_inputs")
         self._numbers = module_integers(source)
         self.argument_names = _argument_names(self._tree)
-        """Names of forward's arguments; empty where the text does not show them."""
+        """Names of forward's arguments; empty if the text does not show them."""
 
     def sizes_for(self, shapes: Sequence[Extents | None]) -> dict[str, int]:
         """Returns the sizes of the problem with which its inputs may have these shapes.
 
-        Only sizes that the constructor does not use: the module stays the same. Empty where the text does not show
-        them.
+        Only sizes without a use in the constructor: the module stays the same. Empty if the text does not show them.
         """
         sizes: dict[str, int] = {}
         inner = inner_integers(self._source)
@@ -62,7 +61,7 @@ class InputsText:
         own_inputs: Sequence[Any],
         generic: bool = False,
     ) -> str:
-        """Returns the text of a function that gives the wanted inputs.
+        """Returns the text of a function with the wanted inputs.
 
         own_inputs: descriptions of the problem's inputs (tools/wire.py). generic: every wanted
         tensor is drawn anew, from a normal distribution or the range of integers of the problem's.
@@ -78,6 +77,7 @@ class InputsText:
             factory = None if generic else self._factory(returned)
             if entry == WantedInput():
                 continue
+            # Two inputs may come from a common factory, which has a single new shape.
             is_edited = any(factory is node for node, _ in edits)
             if factory is None or entry.shape is None or entry.dtype or is_edited:
                 edits.append((returned, _drawn(entry, described)))
@@ -90,17 +90,18 @@ class InputsText:
         return re.sub(r"\bget_inputs\b", name, re.sub(r"\n\s*\n", "\n", segment or ""), count=1)
 
     def _returned(self) -> list[ast.expr]:
-        """Returns the elements of the returned list; none where it is not written out."""
+        """Returns the elements of the returned list; none for a list not written out."""
         last = self._function.body[-1] if self._function is not None else None
         value = last.value if isinstance(last, ast.Return) else None
         if not isinstance(value, ast.List | ast.Tuple):
             return []
+        # A star hides the number of inputs.
         has_star = any(isinstance(element, ast.Starred) for element in value.elts)
         return [] if has_star else value.elts
 
     def _factory(self, node: ast.expr) -> ast.Call | None:
-        """Returns the only call that makes a tensor in an expression, or in the local variables that it names; None for
-        none, or for several.
+        """Returns the only call of a tensor factory in an expression and its local variables; None for none, or for
+        several.
         """
         local: dict[str, ast.expr] = {}
         for statement in self._function.body if self._function is not None else ():
@@ -121,7 +122,7 @@ class InputsText:
         return _extents_of(factory) if factory is not None else []
 
     def _resized(self, factory: ast.Call, shape: Extents) -> str:
-        """Returns a call with other extents; those that are the problem's own keep their names, from the last on."""
+        """Returns a call with other extents; unchanged extents keep their names, counted from the last axis."""
         expressions = _extents_of(factory)
         texts: list[str] = []
         for back, extent in enumerate(reversed(shape), 1):
@@ -168,10 +169,11 @@ def _makes_tensor(call: ast.Call) -> bool:
 
 
 def _extents_of(factory: ast.Call) -> list[ast.expr]:
-    """Returns the expressions of the extents of a call that makes a tensor."""
+    """Returns the expressions of the extents in a call of a tensor factory."""
     assert isinstance(factory.func, ast.Attribute)
     sizes = [keyword.value for keyword in factory.keywords if keyword.arg == "size"]
     if not sizes and factory.args:
+        # randint's bounds come before its size.
         sizes = factory.args[-1:] if factory.func.attr == "randint" else factory.args[:1]
     if not sizes:
         return []

@@ -10,7 +10,7 @@ They are a literal in the text of the problem, so that the store, a replay and a
         {"name": "rows", "inputs": "get_inputs_rows", "dtype": "bfloat16"},
     ]
 
-`problem_at` writes the problem at a shape: a text with this shape alone, as if the user had written it. Text only:
+`problem_at` writes the problem at a shape: a text with this shape alone, as written by a user. Text only:
 nothing imports torch.
 """
 
@@ -33,12 +33,12 @@ COMMENT = (
     "# A candidate is judged at each of these. Where one has a dtype, ModelNew and its floating\n"
     "# inputs are cast to it.\n"
 )
-"""Stands above the literal, for a model that reads the problem."""
+"""Stands above the literal, for a model as the reader of the problem."""
 OTHER_INPUTS = re.compile(r"get_(?:init_)?inputs_\w+")
 FIRST_INPUTS = "get_first_inputs"
-"""New name of `get_inputs` where the function of a shape calls it."""
+"""New name of `get_inputs` for the function of a shape with a call of `get_inputs`."""
 UNCAST_INPUTS = "get_uncast_inputs"
-"""New name of `get_inputs` where its result is cast by a further function."""
+"""New name of `get_inputs` if a further function casts its result."""
 CAST_CANDIDATE = '''
 
 def _cast_as_users_do(model):
@@ -72,7 +72,7 @@ class JudgedShape(Value):
 
     name: str
     sizes: dict[str, int] = {}
-    """Integers of the problem's text that are replaced."""
+    """New values of integers in the problem's text, by name."""
     inputs: str = ""
     """Function of the text whose inputs take the place of those of `get_inputs`; empty for `get_inputs`."""
     dtype: str = ""
@@ -80,7 +80,7 @@ class JudgedShape(Value):
 
 
 def judged_shapes(problem: Problem) -> tuple[JudgedShape, ...]:
-    """Returns the shapes that a problem's text names; empty for most problems.
+    """Returns the shapes in a problem's text; empty for most problems.
 
     Raises ProblemError if the literal has another form.
     """
@@ -99,7 +99,7 @@ def judged_shapes(problem: Problem) -> tuple[JudgedShape, ...]:
 
 
 def with_shapes(problem: Problem, shapes: Sequence[JudgedShape], functions: str = "") -> Problem:
-    """Returns the problem with these shapes in its text. functions: text of the functions that they name."""
+    """Returns the problem with these shapes in its text. functions: text of the shapes' functions."""
     entries = [shape.model_dump(exclude_defaults=True) for shape in shapes]
     lines = "".join(f"    {json.dumps(entry, ensure_ascii=False)},\n" for entry in entries)
     text = without_shapes(problem).source.rstrip()
@@ -120,16 +120,17 @@ def problem_at(problem: Problem, shape: JudgedShape) -> Problem:
     """Returns the problem at a single shape. Raises ProblemError if the text has no such size or function."""
     text = without_shapes(problem).source
     text = resized(text, shape.sizes) if shape.sizes else text
+    # Inputs before the cast: the cast edits the text's `get_inputs`.
     text = _with_inputs(text, shape.inputs)
     text = _cast(text, shape.dtype) if shape.dtype else text
     return problem.model_copy(update={"source": text, "name": f"{problem.name} at {shape.name}"})
 
 
 def problem_to_judge(problem: Problem, shape: JudgedShape) -> Problem:
-    """Returns the problem that is judged for a shape.
+    """Returns the problem judged for a shape.
 
-    An empty extent (0) tells nothing of kernels: such a size is the problem's own, and its text asks for the empty one
-    beside it, as an author's shape (tools/sizing/drawn_sizes.py), which a candidate may not refuse.
+    An empty extent (0) runs no kernel: the size stays the problem's own, and the text asks for the empty extent, too,
+    as an author's shape (tools/sizing/drawn_sizes.py). A candidate may not refuse an author's shape.
     """
     empty = {name: 0 for name, extent in shape.sizes.items() if extent == 0}
     if not empty:
@@ -142,7 +143,7 @@ def problem_to_judge(problem: Problem, shape: JudgedShape) -> Problem:
 
 
 def candidate_at(source: str, shape: JudgedShape) -> str:
-    """Returns a candidate's text for a single shape: cast after its constructor where the shape has a dtype."""
+    """Returns a candidate's text for a single shape: cast after its constructor if the shape has a dtype."""
     if not shape.dtype:
         return source
     head = "" if re.search(r"^import torch$", source, re.MULTILINE) else "\nimport torch\n"
@@ -150,7 +151,7 @@ def candidate_at(source: str, shape: JudgedShape) -> str:
 
 
 def candidate_from(text: str) -> str:
-    """Returns the candidate's text from that for a single shape, the inverse of `candidate_at`."""
+    """Returns the candidate's text without the cast for a shape, the inverse of `candidate_at`."""
     before, cast, _ = text.partition("\n\ndef _cast_as_users_do(")
     return before.removesuffix("\nimport torch\n").rstrip() + "\n" if cast else text
 
@@ -171,6 +172,7 @@ def _literal_statement(source: str) -> ast.Assign | ast.AnnAssign | None:
 def _without(text: str, statements: Sequence[ast.stmt]) -> str:
     """Returns a text without these statements of the module."""
     lines = text.splitlines()
+    # From the end, so that earlier line numbers stay right.
     for statement in sorted(statements, key=lambda node: node.lineno, reverse=True):
         decorators = getattr(statement, "decorator_list", [])
         first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
@@ -179,7 +181,7 @@ def _without(text: str, statements: Sequence[ast.stmt]) -> str:
 
 
 def _with_inputs(text: str, name: str) -> str:
-    """Returns a text whose `get_inputs` is the function of that name, without the functions of other shapes."""
+    """Returns a text with the named function as `get_inputs`, without the functions of other shapes."""
     if name and function_at_top(parse(text), name) is None:
         raise ProblemError(f"the shape's function {name} is not in the reference")
     chosen = {name, name.replace("get_inputs", "get_init_inputs", 1)} if name else set()
@@ -193,12 +195,13 @@ def _with_inputs(text: str, name: str) -> str:
     unused: list[ast.stmt] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name not in used:
+            # Functions of other shapes alone: the user's helpers stay.
             unused += [node] if OTHER_INPUTS.fullmatch(node.name) else []
     return _without(text, unused) if unused else text
 
 
 def _with_function_in_place(text: str, name: str, usual: str) -> str:
-    """Renames a function to the usual name; the usual function gets another name, or goes where nothing calls it."""
+    """Renames a function to the usual name; the usual function gets another name, or is deleted if nothing calls it."""
     tree = parse(text)
     replaced = function_at_top(tree, usual)
     if usual in _names_used(tree):

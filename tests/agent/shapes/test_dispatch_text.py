@@ -87,6 +87,19 @@ def test_all_kernels_compute_with_the_weights_of_the_module():
     assert torch.equal(module(x[None]), reference(x[None]) * 2)
 
 
+def test_names_that_differ_in_case_alone_give_different_kernels():
+    shapes = {"first": tensor(4, 8), "ABc": tensor(1, 4, 8), "Abc": tensor(1, 1, 4, 8)}
+    groups = [
+        KernelGroup(shapes=(name,), source=KERNELS.format(scale=scale), calls=({"x": shape},))
+        for scale, (name, shape) in enumerate(shapes.items(), 1)
+    ]
+    namespace: dict[str, Any] = {}
+    exec(compile(dispatching_text(groups), "candidate.py", "exec"), namespace)
+    module, x = namespace["ModelNew"](8), torch.randn(4, 8)
+    torch.testing.assert_close(module(x[None]), module(x)[None] * 2)
+    torch.testing.assert_close(module(x[None, None]), module(x)[None, None] * 3)
+
+
 def test_a_single_group_stays_as_it_is():
     group = KernelGroup(shapes=("own",), source=KERNELS, calls=({"x": tensor(4, 8)},))
     assert dispatching_text([group]) == KERNELS
