@@ -307,8 +307,11 @@ def blocks(context: Context) -> Iterator[ExtentGoal]:
 
 
 def number(context: Context) -> Iterator[ExtentGoal]:
-    """Each extent is once just beyond a number in the source that is no power of two, those of
-    comparisons first."""
+    """Every two extents, and each by itself, are once just beyond a number in the source that is no
+    power of two, those of comparisons first.
+
+    Example: `(row >= 700) & (column >= 700)` is true nowhere while one of the extents is small.
+    """
     compared = {n for relation in context.relations for n in relation.numbers}
     numbers = context.random.sample(context.numbers, len(context.numbers))
     thresholds = [
@@ -317,16 +320,24 @@ def number(context: Context) -> Iterator[ExtentGoal]:
         if n > 16 and not is_power_of_two(n)
     ]
     for threshold in thresholds[:MAX_THRESHOLDS]:
-        for i in sorted(context.dimensions, key=lambda i: -context.full[i]):
-            if context.small[i] <= threshold:
-                extents = (
-                    _step_up(context, i, threshold + 1),
-                    _step_up(context, i, threshold + threshold // 8),
-                )
-                words = f"{context.names[i]} just beyond {threshold}"
-                yield ExtentGoal(
-                    words, partial(_each, i, extents), partial(_is_just_beyond, i, threshold)
-                )
+        below = [i for i in context.dimensions if context.small[i] <= threshold]
+        below.sort(key=lambda i: -context.full[i])
+        for i, j in itertools.combinations(below, 2):
+            both = (_step_up(context, i, threshold + 1), _step_up(context, j, threshold + 3))
+            yield ExtentGoal(
+                f"{context.names[i]} and {context.names[j]} just beyond {threshold}",
+                partial(_both, context, i, j, [both]),
+                partial(_are_just_beyond, (i, j), threshold),
+            )
+        for i in below:
+            extents = (
+                _step_up(context, i, threshold + 1),
+                _step_up(context, i, threshold + threshold // 8),
+            )
+            words = f"{context.names[i]} just beyond {threshold}"
+            yield ExtentGoal(
+                words, partial(_each, i, extents), partial(_are_just_beyond, (i,), threshold)
+            )
 
 
 def reaching(context: Context) -> Iterator[ExtentGoal]:
@@ -431,8 +442,8 @@ def _at_least(dimension: int, least: int, extents: Sequence[int]) -> bool:
     return extents[dimension] >= least
 
 
-def _is_just_beyond(dimension: int, threshold: int, extents: Sequence[int]) -> bool:
-    return threshold < extents[dimension] <= threshold + threshold // 4 + 1
+def _are_just_beyond(dimensions: Iterable[int], threshold: int, extents: Sequence[int]) -> bool:
+    return all(threshold < extents[i] <= threshold + threshold // 4 + 1 for i in dimensions)
 
 
 def _are_large(least: Iterable[tuple[int, int]], extents: Sequence[int]) -> bool:

@@ -91,6 +91,16 @@ def test_an_extent_beyond_16_bits_is_checked_at_its_own_size_with_small_ones_bes
     assert size.strategy == "beyond 65536"
 
 
+def test_two_extents_are_beyond_a_number_of_the_candidate_at_once():
+    text = "far = (row[:, None] >= 90) & (column[None, :] >= 90)"
+    for name in ("row_sum", "attention"):
+        small = shrink(problem_of(name)).sizes
+        below = [d for d in DIMENSIONS[name] if small[d] <= 90]
+        selection = select_sizes(problem_of(name), text, "cpu", seed=3 << 16, count=8)
+        sizes = [size.sizes for size in selection.others if "number" in size.strategy]
+        assert any(sum(size[d] > 90 for d in below) >= 2 for size in sizes), sizes
+
+
 def test_the_problem_s_own_size_divided_by_a_power_of_two_is_checked_once():
     (size,) = [s for s in selected("matmul").others if s.strategy.startswith("scaled")]
     assert size.sizes == {"m": 128, "k": 128, "n": 128}
