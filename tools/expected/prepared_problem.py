@@ -47,6 +47,7 @@ from kernelwright.tools.references.redrawing.domains import (
     domains_of,
     watch_intervals,
 )
+from kernelwright.tools.references.redrawing.graded_rows import grade, inputs_without_unit
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.tensor_memory import found_no_memory
@@ -336,6 +337,10 @@ def _expected_within(
             lambda drawn: _answer(prepared, model, drawn, seed),
             with_subnormal=prepared.is_exact,
         )
+        domains.restore()
+    if draw is Draw.GRADED:
+        unitless = inputs_without_unit(inputs, lambda drawn: _answer(prepared, model, drawn, seed))
+        grade(unitless, limit)
         domains.restore()
     if edges is not None:
         keep_edges(inputs, edges)

@@ -29,7 +29,6 @@ from kernelwright.tools.references.redrawing.element_maps import (
     with_wide_magnitudes,
     with_zeros,
 )
-from kernelwright.tools.references.redrawing.graded_rows import grade
 from kernelwright.tools.references.redrawing.index_ends import reach_ends
 from kernelwright.tools.references.redrawing.isolation import (
     isolate_largest,
@@ -169,7 +168,7 @@ MAX_MEETING_PAIRS = 8
 """Pairs of a row and a matrix."""
 OF_PAIRS = (Draw.MEETING, Draw.AGREEING, Draw.CONVERGED)
 """Draws for problems with two tensors of one form."""
-DRAWN_ELSEWHERE = (Draw.REDRAWN, Draw.SEARCHED, Draw.EXPONENTS)
+DRAWN_ELSEWHERE = (Draw.REDRAWN, Draw.SEARCHED, Draw.EXPONENTS, Draw.GRADED)
 """Draws requiring the reference, made in tools/expected."""
 WITH_NAN = (Draw.NAN, Draw.NEGATIVE_NAN)
 WITH_INFINITIES = (Draw.INFINITE, Draw.ALONE, Draw.MINUS_INFINITE_ROWS)
@@ -210,9 +209,6 @@ def apply_draw(draw: Draw, inputs: list[Any], limit: int = 0) -> None:
             let_be_twins(floating)
         if limit == 0:
             count_up(inputs)
-        return
-    if draw is Draw.GRADED:
-        grade(floating, limit)
         return
     if draw in _WHOLE_INPUTS:
         _WHOLE_INPUTS[draw](floating)

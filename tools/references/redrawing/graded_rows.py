@@ -5,11 +5,14 @@ difference, it loses its digits. Among numbers of equal magnitude this shows at 
 
 Example: along a row of eight, `[1, 1, 1, 1, 1, 1, 1, 1]` becomes `[2**20, 2**20, 1, 1, 1, 1, 1, 1]`. Sums from an index
 to the end are exact, and "total minus prefix" is off by a hundredth of each of the last six.
+
+Only inputs without a unit are drawn so: if doubling an input multiplies each output by a power of two. The logarithms
+of a gate have a unit, and a kernel may take `exp(total - prefix)` of them, as chunked state-space models do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.references.redrawing.isolation import repeats_itself
@@ -21,6 +24,48 @@ LARGE_ROWS_PART = 4
 """The first or the last 1 / LARGE_ROWS_PART of an axis is large."""
 MIN_EXTENT = 8
 """An axis with fewer elements is left as it is."""
+
+
+MAX_DEGREE = 3
+"""Largest power of an input, or of its reciprocal, in an output of a reference."""
+
+
+def inputs_without_unit(
+    inputs: Sequence[Any], run: Callable[[list[Any]], list[Any]]
+) -> list[torch.Tensor]:
+    """Returns the floating inputs in which the reference is homogeneous.
+
+    run: returns the reference's outputs; it is given copies.
+    """
+    import torch
+
+    def outputs(doubled: int | None) -> list[Any]:
+        return run(
+            [
+                (v * 2 if i == doubled else v.clone()) if isinstance(v, torch.Tensor) else v
+                for i, v in enumerate(inputs)
+            ]
+        )
+
+    floating = [
+        i
+        for i, v in enumerate(inputs)
+        if isinstance(v, torch.Tensor) and v.is_floating_point() and v.itemsize > 1 and v.numel()
+    ]
+    own = outputs(None) if floating else []
+    return [inputs[i] for i in floating if all(map(_is_scaled, own, outputs(i)))]
+
+
+def _is_scaled(output: Any, other: Any) -> bool:
+    """Returns whether a tensor is another one times a power of two, bit for bit."""
+    import torch
+
+    if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+        return True
+    return any(
+        torch.equal((output * 2.0**degree).nan_to_num_(), other.nan_to_num())
+        for degree in range(-MAX_DEGREE, MAX_DEGREE + 1)
+    )
 
 
 def grade(tensors: Sequence[torch.Tensor], exponent: int) -> None:

@@ -71,3 +71,31 @@ def test_what_holds_no_such_numbers_stays():
     grade([half, symmetric], 20)
     assert half.max() == 1
     assert symmetric.max() == 15
+
+
+GATED = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, gates, values):
+        total = gates.cumsum(1)
+        decays = (total[:, :, None] - total[:, None, :]).tril().exp().tril()
+        return (decays @ values[:, :, None]).squeeze(2), values.argmax(1)
+
+
+def get_inputs():
+    return [-torch.rand(8, 24), torch.randn(8, 24)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_the_logarithms_of_a_gate_keep_their_unit_and_what_they_weigh_is_graded():
+    prepared = prepare_problem(Problem(name="gated", source=GATED), "cpu", 3)
+    own = expected_outputs(prepared, Draw.OWN, 11).inputs
+    graded = expected_outputs(prepared, Draw.GRADED, 11).inputs
+    assert torch.equal(own[0], graded[0])
+    assert graded[1].abs().max() > 1000 * own[1].abs().max()
