@@ -198,6 +198,11 @@ class CandidateCalls:
 
             torch.cuda.synchronize()
 
+    @property
+    def may_go_on(self) -> bool:
+        """Returns False after a call whose process died or was ended: no further call is possible."""
+        return self._replayer.is_open
+
     def call(
         self,
         expected: ExpectedOutputs,

@@ -9,6 +9,7 @@ import torch
 from bench.judge_suites import problem_of
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.size_checks import SizeChecks
 from kernelwright.tools.references.input_distributions import Draw, apply_draw, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.report import (
@@ -174,3 +175,21 @@ def test_waiting_for_a_place_is_no_part_of_what_a_verdict_took():
         wall = time.monotonic() - start
     assert report.correct
     assert 0 < report.seconds <= wall - waited
+
+
+def test_a_process_that_ends_while_a_wrong_answer_is_explained_costs_no_verdict(
+    request, monkeypatch
+):
+    ended: list[int] = []
+
+    def end_as_after_a_time_limit(self: SizeChecks, expected: object, name: str, shuffle: int):
+        ended.append(shuffle)
+        self.calls._replayer.close()
+        return False
+
+    monkeypatch.setattr(SizeChecks, "_right_in_another_order", end_as_after_a_time_limit)
+    source = (request.config.rootpath / SOFTMAX).read_text().replace("tl.exp(", "0.5 + tl.exp(")
+    with Evaluator("cpu") as evaluator:
+        report = evaluator.evaluate(problem_of("fused_softmax"), source, Options(sizes=1))
+    assert report.failure.fault is Fault.MISMATCH
+    assert len(ended) == 1
