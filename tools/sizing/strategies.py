@@ -314,11 +314,8 @@ def number(context: Context) -> Iterator[ExtentGoal]:
     """
     compared = {n for relation in context.relations for n in relation.numbers}
     numbers = context.random.sample(context.numbers, len(context.numbers))
-    thresholds = [
-        n
-        for n in sorted(numbers, key=lambda n: n not in compared)
-        if n > 16 and not is_power_of_two(n)
-    ]
+    numbers.sort(key=lambda n: n not in compared)
+    thresholds = [n for n in numbers if n > 16 and not is_power_of_two(n)]
     for threshold in thresholds[:MAX_THRESHOLDS]:
         below = [i for i in context.dimensions if context.small[i] <= threshold]
         below.sort(key=lambda i: -context.full[i])
@@ -330,14 +327,10 @@ def number(context: Context) -> Iterator[ExtentGoal]:
                 partial(_are_just_beyond, (i, j), threshold),
             )
         for i in below:
-            extents = (
-                _step_up(context, i, threshold + 1),
-                _step_up(context, i, threshold + threshold // 8),
-            )
-            words = f"{context.names[i]} just beyond {threshold}"
-            yield ExtentGoal(
-                words, partial(_each, i, extents), partial(_are_just_beyond, (i,), threshold)
-            )
+            extents = [_step_up(context, i, n) for n in (threshold + 1, threshold * 9 // 8)]
+            is_met = partial(_are_just_beyond, (i,), threshold)
+            name = f"{context.names[i]} just beyond {threshold}"
+            yield ExtentGoal(name, partial(_each, i, extents), is_met)
 
 
 def reaching(context: Context) -> Iterator[ExtentGoal]:
