@@ -166,8 +166,8 @@ def _of_whole_groups(
     speedless: Mapping[tuple[str, str], TurnRefusal],
     counted: RefusalCounter,
 ) -> list[Sample]:
-    """Removes incorrect turns if correct turns of the same problem are refused for lack of a
-    speed: the remaining group would say that every answer is wrong.
+    """Removes all turns of a problem and revision of which a correct turn is refused for lack of a
+    speed: a group without its correct answers would say that every answer is wrong.
     """
     comparable = []
     for sample in samples:

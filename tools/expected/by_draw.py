@@ -226,10 +226,11 @@ def _off_by(base: Tensor, errors: Tensor, perturbed: Tensor | None) -> Tensor:
     a single run may be 0 by chance), and the distance of `perturbed`.
     """
 
-    errors.nan_to_num_(nan=0.0, posinf=0.0)  # they are nobody else's
+    errors.nan_to_num_(nan=0.0, posinf=0.0)
     some = sum(int(((piece > 0) & (piece < MAX_SQUARABLE_FP32)).sum()) for piece in _pieces(errors))
     least = MIN_TF32_ERROR_IN_RMS * _rms(errors) * (errors.numel() / max(some, 1)) ** 0.5
-    off = errors.clamp_(min=least).mul_(TF32_SHARE_OF_ERROR)
+    # The errors are kept: an output whose open elements are filled is compared once more.
+    off = errors.clamp(min=least).mul_(TF32_SHARE_OF_ERROR)
     if perturbed is not None:
         raise_to_distance(off, perturbed, base)
     return off.add_(base) if off.dtype == base.dtype else base + off
@@ -250,7 +251,7 @@ def _rms(values: Tensor, base: Tensor | None = None) -> float:
 
 
 def _pieces(tensor: Tensor) -> Sequence[Tensor]:
-    """Yields the elements of an output, possibly gigabytes, in order."""
+    """Returns the elements of an output, possibly gigabytes, in order."""
     return tensor.reshape(-1).split(PIECE_ELEMENTS)
 
 

@@ -11,6 +11,10 @@ reference, e eager's output in the problem's own precision and c the candidate's
 
 and over the whole output: rms(c - r) <= factor * rms(e - r) + rms_ulps * rms(r).
 
+Without a float64 reference e stands in for r, its error on another draw for the noise, and the
+factor grows by 1. A candidate beyond this tolerance is measured once more with the noise raised to
+the deviation of the reference on inputs moved by an ulp (expected/perturbed_outputs.py).
+
 Example: a row of an fp32 output with max |r| = 2 and max |e - r| = 3e-7, where q99 gives less, has
 scale 2, noise 3e-7 and tolerance 8 * 3e-7 + 64 * 2**-23 * 2 = 1.8e-5.
 

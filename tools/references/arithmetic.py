@@ -164,7 +164,8 @@ def errors_of_tf32_convolutions(
 
 def _distances(outputs: list[Any], exact: list[Any]) -> list[Any]:
     """Returns the distance of each floating output, in its own type or float32; None for others.
-    `made` is emptied: outputs of gigabytes are held no longer than they are needed.
+
+    `outputs` is emptied: outputs of gigabytes are held no longer than they are needed.
     """
     import torch
 

@@ -54,7 +54,10 @@ MAX_REACHING_SIZES = 6
 
 
 class Selection(Value):
-    """The sizes to trace; index 0 is the problem's own size."""
+    """The sizes to trace, each with the index of its trace: 0 is the problem's own size.
+
+    On a GPU the base is that size. On a CPU it is a small one, of index 1.
+    """
 
     base: AtSize
     others: tuple[AtSize, ...] = ()
@@ -70,7 +73,7 @@ class Selection(Value):
 
     @property
     def every(self) -> tuple[AtSize, ...]:
-        """Returns all sizes but the problem's own, in the order of their traces."""
+        """Returns the sizes that are traced beside index 0, in the order of their traces."""
         return (self.base, *self.others) if self.base.index else self.others
 
     @property
@@ -115,10 +118,10 @@ def select_sizes(problem: Problem, source: str, device: str, seed: int, count: i
 
 
 def _with_turns(sizes: Sequence[AtSize]) -> tuple[AtSize, ...]:
-    """Ranks sizes by the product of their extents, largest first: there few numbers among zeros are
-    drawn.
+    """Ranks sizes by the product of their extents, largest first.
 
-    At a large size an omitted element weighs least in any other draw.
+    The first ranks are checked with rows that hold few numbers among zeros: at a large size an
+    omitted element weighs least in any other draw.
     """
     largest_first = sorted(sizes, key=lambda size: math.prod(size.sizes.values()), reverse=True)
     turns = {size.index: turn for turn, size in enumerate(largest_first)}

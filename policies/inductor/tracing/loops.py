@@ -1,19 +1,17 @@
 """Loops over a symbolic size, traced once.
 
-A step becomes a graph of its own, and the loop an operator of the surrounding graph. The
-candidate writes the operator
-as `for step in range(...)` around the launches of the step's graph (writing/loops.py).
+A step becomes a graph of its own, and the loop an operator of the surrounding graph. The candidate
+writes the operator as `for step in range(...)` around the launches of the step's graph
+(writing/loops.py).
 
 A step may read any tensor from before the loop, carries tensors of constant shape, and returns
-tensors that are
-stacked. A loop inside a loop is a loop inside its graph. A loop with a numeric count is unrolled.
+tensors that are stacked. A loop inside a loop is a loop inside its graph. A loop with a numeric
+count is unrolled.
 
-Example: `over_steps(body, length, {"h": h})` with a body that returns `({"h": new}, {"outputs":
-new})` adds the node
-`steps([h], [x, weight], length, 0)` to the graph, whose results are the last `h` and the stacked
-outputs. Graph 0 has
-the arguments: step, sizes, h, h_next, outputs[step], x, weight; it writes into h_next and
-outputs[step].
+Example: `over_steps(body, length, {"h": h})` with a body that returns
+`({"h": new}, {"outputs": new})` adds the node `steps([h], [x, weight], length, 0)` to the graph,
+whose results are the last `h` and the stacked outputs. Graph 0 has the arguments: step, sizes, h,
+h_next, outputs[step], x, weight; it writes into h_next and outputs[step].
 """
 
 from __future__ import annotations
@@ -184,7 +182,7 @@ class Loops:
             number = self._body_numbers[path] = len(self.bodies)
             self.bodies.append(new_body)
         learnt_body = self.bodies[number]
-        # 4. Put the operator into the surrounding graph.
+        # 3. Put the operator into the surrounding graph.
         results = _operator()(tensors, list(read_tensors), count, number)
         after = iter(results[: len(tensors)])
         carried = [next(after) if isinstance(v, torch.Tensor) else v for v in leaves]

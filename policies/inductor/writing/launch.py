@@ -46,7 +46,7 @@ class Host:
     returned: list[str] = field(default_factory=list)
 
     def launches(self) -> list[WrittenLaunch]:
-        """Yields all launches, those inside loops too."""
+        """Returns all launches, those inside loops too."""
         inside = [
             s.host.launches() if isinstance(s, Loop) else [s]
             for s in self.steps

@@ -41,7 +41,7 @@ from kernelwright.policies.inductor.writing.launches import launch_lines, read_c
 
 
 class LoopReading:
-    """Writes a loop for its operator, with names unique in forward."""
+    """Reads the operator of a loop and the text of its step, and gives all of it names that are unique in forward."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class LoopReading:
         names: dict[str, str],
         used_names: set[str],
     ) -> None:
-        """names: symbol -> its name in forward; taken: existing names, to which names of loops are
-        added.
+        """names: symbol -> its name in forward. used_names: existing names, to which those of loops
+        are added.
         """
         assert traced.loops is not None
         self._bodies, self._texts = traced.loops.bodies, generated.bodies

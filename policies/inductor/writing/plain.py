@@ -1,5 +1,5 @@
-"""A kernel without Inductor's runtime: own helpers, no aliases, no constants with a name, no value with a single use
-and could be read in place.
+"""Simplifies a kernel of Inductor: its runtime becomes helpers of the draft, and aliases, named constants and values
+that are read once go.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def simplify_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
     _substitute(kernel, dict(_aliases(kernel)))
     _Constants(kernel).visit(kernel)
     drop_unused(kernel)
-    # 3. Inline values that are read once.
+    # 2. Inline values that are read once.
     _without_broadcasts_of_products(kernel)
     _inline(kernel)
     tidy_kernel(kernel)

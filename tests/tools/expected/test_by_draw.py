@@ -70,6 +70,15 @@ def test_tf32_is_right_and_bf16_is_not(channels, after):
     assert not problem.judged(16).check.passed
 
 
+def test_errors_in_tf32_serve_a_second_comparison():
+    problem = Convolution(CHANNELS[0], "relu")
+    errors = problem.errors()
+    unchanged = [error.clone() for error in errors]
+    answer = problem.run(rounded(problem.x, 13), rounded(problem.w, 13))
+    measure_by_draw(answer, problem.expected, 0, "own", tf32_errors=lambda: errors)
+    assert all(map(torch.equal, errors, unchanged))
+
+
 def test_with_tf32_switched_off_it_is_wrong(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert Convolution(CHANNELS[0], "nothing").judged(13).fault is Fault.PRECISION
