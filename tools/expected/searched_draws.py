@@ -65,18 +65,19 @@ class Put:
             return
         mixed, width = hash_of_values(values), values.shape[-1] if values.dim() else 1
         numbers = torch.tensor(fitting, dtype=values.dtype, device=values.device)
-        offsets = torch.tensor(RELATIVE_OFFSETS, dtype=values.dtype, device=values.device)
+        eps = torch.finfo(values.dtype).eps
+        # The last ones lead to the number's neighbours: `(x > 0.7315) & (x < 0.7315002)` is true
+        # at no other place.
+        steps = (*RELATIVE_OFFSETS, eps, -eps, eps / 2, -eps / 2)
+        offsets = torch.tensor(steps, dtype=values.dtype, device=values.device)
         row = (
             torch.arange(values.numel(), device=values.device)
             .div(width, rounding_mode="floor")
             .view(values.shape)
         )
         near = numbers[(mixed >> 9).remainder(len(fitting)).long()]
-        near = (
-            near
-            * (1 + offsets[((mixed >> 5) % len(offsets)).long()])
-            * (1 - 2 * ((mixed >> 3) & 1))
-        )
+        near = near + near * offsets[((mixed >> 5) % len(offsets)).long()]
+        near = near * (1 - 2 * ((mixed >> 3) & 1))
         turn, number = row // (2 * len(fitting)), numbers[row // 2 % len(fitting)]
         spread = 1 + (mixed % 4096) / 4096.0
         grows = (number.abs() >= 1) ^ (turn % 2 == 1)
