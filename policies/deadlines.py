@@ -31,6 +31,12 @@ def seconds_until(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
+def seconds_within(deadline: float | None, seconds: float) -> float:
+    """Returns `seconds`, or the seconds until a deadline if these are fewer: 0 after it."""
+    remaining = seconds_until(deadline)
+    return seconds if remaining is None else min(seconds, remaining)
+
+
 def check_deadline(deadline: float | None) -> None:
     """Raises DeadlineReached at the deadline and after it."""
     if deadline is not None and time.monotonic() >= deadline:

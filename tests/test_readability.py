@@ -14,7 +14,7 @@ LEFT_OUT = {"catalogue", "weights"}
 MAX_SHARED_CLASS_NAMES = 3
 """`Value` forbids unknown fields in policies and drops them in tools; `Verdict` is a row, and an answer of the service.
 """
-MAX_SHARED_CONSTANT_NAMES = 4
+MAX_SHARED_CONSTANT_NAMES = 2
 """`INTERPRETED` stands in two texts that are copied; `INTERRUPTED` in two entry points that import nothing."""
 MAX_ANY_PERCENT = 2.0
 """Parameters that are annotated with exactly `Any`, of all parameters."""

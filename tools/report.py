@@ -427,6 +427,9 @@ class Report(Value):
         """
         if not self.correct:
             return f"it is not correct: {self.outcome.value.replace('_', ' ')}"
+        for shape in self.shapes:
+            if reason := shape.report.reward_ineligible_because:
+                return f"at shape {shape.name}: {reason}"
         if self.degenerate:
             return f"the problem cannot tell a right answer from: {', '.join(self.degenerate)}"
         if self.narrow_contract:

@@ -156,11 +156,14 @@ class _ShapeWriter:
         return list(wanted.inputs) or [WantedInput()] * count
 
     def _function_name(self, name: str) -> str:
-        words = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
         # ASCII alone: \w has characters (superscripts) that are no part of a name in Python.
+        words = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
         stem = f"get_inputs_{words or 'shape'}"
-        taken = {*functions_of(self.problem), *re.findall(r"def (\w+)", "\n".join(self.functions))}
-        while stem in taken:
+        existing = {
+            *functions_of(self.problem),
+            *re.findall(r"def (\w+)", "\n".join(self.functions)),
+        }
+        while stem in existing:
             stem += "_"
         return stem
 

@@ -20,7 +20,7 @@ from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, Policy
-from kernelwright.policies.deadlines import seconds_until
+from kernelwright.policies.deadlines import seconds_within
 from kernelwright.policies.inductor.decisions.session import PLAN_PROCESS_ENTRY, PlanSession
 from kernelwright.policies.inductor.draft import (
     DRAFT_SECONDS,
@@ -212,7 +212,7 @@ class Drafter(AbstractContextManager["Drafter"]):
             varied = (*varied_sources(target), *(shape.source for shape in others))
             # The patterns may have used up to two thirds of the time: a third is always the compiler's.
             seconds_left = max(self._seconds - (time.monotonic() - start), self._seconds / 3)
-            seconds_left = min(seconds_left, seconds_until(deadline) or seconds_left)
+            seconds_left = seconds_within(deadline, seconds_left)
             try:
                 compiler_draft = draft(
                     target.source, self.run, mode=mode, partial=partial or mode is DraftMode.SHARE, varied=varied,
@@ -239,7 +239,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         """
         self._say("tracing (compiler)")
         mode = _mode_of(own_work, partial)
-        seconds = max(1.0, min(self._seconds, seconds_until(deadline) or self._seconds))
+        seconds = max(1.0, seconds_within(deadline, self._seconds))
         request = draft_request(
             problem.source, mode, partial or mode is DraftMode.SHARE, varied_sources(problem), tf32, split, seconds,
         )  # fmt: skip

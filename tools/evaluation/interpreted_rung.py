@@ -157,10 +157,8 @@ class InterpretedRung:
         """
         unchanged = ContractSizes(selection, candidate)
         guarded = [size for size in selection.others if is_guarded(candidate.failures, size.index)]
-        if (
-            not is_guarded(candidate.failures, selection.base.index)
-            and len(guarded) <= self._rules.may_refuse * len(selection.others)
-        ):  # fmt: skip
+        few_are_guarded = len(guarded) <= self._rules.may_refuse * len(selection.others)
+        if few_are_guarded and not is_guarded(candidate.failures, selection.base.index):
             return unchanged
         front = self._resources.interpreter_front()
         options = self._options

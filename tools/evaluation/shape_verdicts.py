@@ -55,17 +55,11 @@ def _joined(problem: Problem, source: str, verdicts: Sequence[ShapeVerdict]) -> 
     failure = report.failure
     if failure is not None:
         failure = failure.with_(message=f"at shape {deciding.name}: {failure.message}")
-    reasons = (
-        f"at shape {verdict.name}: {verdict.report.reward_ineligible_because}"
-        for verdict in verdicts
-        if verdict.report.reward_ineligible_because
-    )
     return report.with_(
         problem=problem.name,
         problem_hash=problem.hash,
         candidate_hash=candidate_hash(source),
         failure=failure,
-        narrow_contract=report.narrow_contract or (next(reasons, "") if report.correct else ""),
         shapes=tuple(verdicts),
         seconds=sum(verdict.report.seconds for verdict in verdicts),
         cached=all(verdict.report.cached for verdict in verdicts),

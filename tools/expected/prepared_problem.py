@@ -176,6 +176,9 @@ class PreparedProblem:
     exponentiate."""
     mixes_elements: bool = True
     """Whether an element may be computed from several elements of one input, as in a sum or a scan."""
+    without_unit: tuple[int, ...] | None = None
+    """Positions of the inputs in which the reference is homogeneous; None before the first draw of
+    numbers of two magnitudes."""
     domains: tuple[Domain, ...] = ()
     """The values that each input keeps to in every draw."""
     notes: list[str] = field(default_factory=list)
@@ -339,8 +342,11 @@ def _expected_within(
         )
         domains.restore()
     if draw is Draw.GRADED:
-        unitless = inputs_without_unit(inputs, lambda drawn: _answer(prepared, model, drawn, seed))
-        grade(unitless, limit)
+        if prepared.without_unit is None:
+            prepared.without_unit = inputs_without_unit(
+                inputs, lambda drawn: _answer(prepared, model, drawn, seed)
+            )
+        grade([inputs[position] for position in prepared.without_unit], limit)
         domains.restore()
     if edges is not None:
         keep_edges(inputs, edges)

@@ -153,10 +153,10 @@ class LoadedKernel:
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         check(cuda.cuModuleLoadData(ctypes.byref(self._module), image), "cuModuleLoadData")
         try:
-            found = cuda.cuModuleGetFunction(
+            code = cuda.cuModuleGetFunction(
                 ctypes.byref(self._function), self._module, name.encode()
             )
-            check(found, "cuModuleGetFunction")
+            check(code, "cuModuleGetFunction")
             self._allow_shared(device)
             if shape.ctas == 16:
                 check(
@@ -177,8 +177,11 @@ class LoadedKernel:
             return
         cuda = driver()
         check(cuda.cuFuncSetCacheConfig(self._function, _PREFER_SHARED), "cuFuncSetCacheConfig")
-        rest = most - self.attribute(_STATIC_SHARED_SIZE)
-        check(cuda.cuFuncSetAttribute(self._function, _DYNAMIC_SHARED, rest), "cuFuncSetAttribute")
+        dynamic_bytes = most - self.attribute(_STATIC_SHARED_SIZE)
+        check(
+            cuda.cuFuncSetAttribute(self._function, _DYNAMIC_SHARED, dynamic_bytes),
+            "cuFuncSetAttribute",
+        )
 
     def attribute(self, key: int) -> int:
         """One of CUfunction_attribute, by its number. Raises DriverError."""
@@ -209,7 +212,9 @@ class LoadedKernel:
 
     def launch(self, grid: Sequence[int], cells: Sequence[Any], stream: int) -> None:
         """Returns at once. cells: one ctypes object a parameter. Raises DriverError."""
-        pointers = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(one) for one in cells])
+        pointers = (ctypes.c_void_p * max(len(cells), 1))(
+            *[ctypes.addressof(cell) for cell in cells]
+        )
         config = _Config(
             grid=(ctypes.c_uint * 3)(grid[0] * self.shape.ctas, grid[1], grid[2]),
             block=(ctypes.c_uint * 3)(32 * self.shape.warps, 1, 1),
@@ -232,40 +237,40 @@ class LoadedKernel:
 
 def _attributes(shape: Shape) -> tuple[Any, int]:
     """Returns the attributes of the launch, in Triton's order."""
-    found: list[_Attribute] = []
+    attributes: list[_Attribute] = []
     if shape.programmatic:
-        found.append(_Attribute(key=_PROGRAMMATIC, value=_Value(number=1)))
+        attributes.append(_Attribute(key=_PROGRAMMATIC, value=_Value(number=1)))
     if shape.cooperative:
-        found.append(_Attribute(key=_COOPERATIVE, value=_Value(number=1)))
+        attributes.append(_Attribute(key=_COOPERATIVE, value=_Value(number=1)))
     if shape.ctas != 1:
         size = (ctypes.c_uint * 3)(shape.ctas, 1, 1)
-        found.append(_Attribute(key=_CLUSTER, value=_Value(dimensions=size)))
-        found.append(_Attribute(key=_CLUSTER_POLICY, value=_Value(number=_SPREAD)))
-    return (_Attribute * max(len(found), 1))(*found), len(found)
+        attributes.append(_Attribute(key=_CLUSTER, value=_Value(dimensions=size)))
+        attributes.append(_Attribute(key=_CLUSTER_POLICY, value=_Value(number=_SPREAD)))
+    return (_Attribute * max(len(attributes), 1))(*attributes), len(attributes)
 
 
-def encode(wanted: TensorMap) -> Any:
+def encode(tensor_map: TensorMap) -> Any:
     """The driver's tensor map, aligned as a parameter of a kernel has to be.
 
     Raises DriverError, as for a base address that is not a multiple of 16.
     """
     room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
     offset = -ctypes.addressof(room) % TENSOR_MAP_ALIGNMENT
-    made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, offset)
-    rank = len(wanted.sizes)
+    encoded = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, offset)
+    rank = len(tensor_map.sizes)
     code = driver().cuTensorMapEncodeTiled(
-        ctypes.byref(made),
-        ctypes.c_int(wanted.element_type),
+        ctypes.byref(encoded),
+        ctypes.c_int(tensor_map.element_type),
         ctypes.c_uint32(rank),
-        ctypes.c_void_p(wanted.address),
-        (ctypes.c_uint64 * rank)(*wanted.sizes),
-        (ctypes.c_uint64 * max(rank - 1, 1))(*wanted.strides),
-        (ctypes.c_uint32 * rank)(*wanted.box),
+        ctypes.c_void_p(tensor_map.address),
+        (ctypes.c_uint64 * rank)(*tensor_map.sizes),
+        (ctypes.c_uint64 * max(rank - 1, 1))(*tensor_map.strides),
+        (ctypes.c_uint32 * rank)(*tensor_map.box),
         (ctypes.c_uint32 * rank)(*[1] * rank),
         ctypes.c_int(0),
-        ctypes.c_int(wanted.swizzle),
+        ctypes.c_int(tensor_map.swizzle),
         ctypes.c_int(_L2_PROMOTION_128B),
-        ctypes.c_int(_FILL_NAN if wanted.fill_nan else 0),
+        ctypes.c_int(_FILL_NAN if tensor_map.fill_nan else 0),
     )
     check(code, "cuTensorMapEncodeTiled")
-    return made
+    return encoded

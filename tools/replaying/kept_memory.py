@@ -22,7 +22,7 @@ MAX_TENSORS_BY_THEMSELVES = 4
 """Maximum number of mixtures that take a single tensor from the second state."""
 FEW_ELEMENTS = 16
 """Elements that the mixture "few" takes from the second state, in each tensor."""
-SHARES = ("first half", "last half", "last quarter", "by chance", "few", "one", "one")
+MIXED_SHARES = ("first half", "last half", "last quarter", "by chance", "few", "one", "one")
 """Shares of all tensors that mixtures take from the second state."""
 
 
@@ -58,7 +58,7 @@ def mixture(states: Sequence[Sequence[torch.Tensor]], number: int) -> list[torch
     first, second = states
     differing = [n for n, (a, b) in enumerate(zip(first, second, strict=True)) if _differ(a, b)]
     alone = differing[:MAX_TENSORS_BY_THEMSELVES] if len(differing) > 1 else []
-    if not differing or number >= len(alone) + len(SHARES):
+    if not differing or number >= len(alone) + len(MIXED_SHARES):
         return None
     mixed = list(first)
     if number < len(alone):
@@ -67,7 +67,7 @@ def mixture(states: Sequence[Sequence[torch.Tensor]], number: int) -> list[torch
     for position in differing:
         tensor = first[position]
         generator = torch.Generator(tensor.device).manual_seed(number)
-        mask = _mask(tensor.numel(), SHARES[number - len(alone)], generator)
+        mask = _mask(tensor.numel(), MIXED_SHARES[number - len(alone)], generator)
         mixed[position] = torch.where(mask.view(tensor.shape), second[position], tensor)
     return mixed
 

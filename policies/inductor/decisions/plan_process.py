@@ -10,6 +10,7 @@ import contextlib
 import warnings
 from typing import Any, Protocol
 
+from kernelwright.policies.draft_channel import DraftChannel
 from kernelwright.policies.inductor.attempts import TracedAttempt
 from kernelwright.policies.inductor.decisions.plan import Plan
 from kernelwright.policies.inductor.process import (
@@ -22,11 +23,8 @@ from kernelwright.policies.inductor.process import (
 from kernelwright.program_arguments import no_program_arguments
 
 
-class PlanChannel(Protocol):
-    """Channel from the process to the session (decisions/session.py)."""
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Sends a message of JSON values."""
+class PlanChannel(DraftChannel, Protocol):
+    """Channel between the process and the session (decisions/session.py)."""
 
     def receive(self) -> dict[str, Any]:
         """Returns the next message. Raises EOFError when the session has ended."""

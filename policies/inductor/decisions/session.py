@@ -8,13 +8,13 @@ with PlanSession(conversation) as session:
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from kernelwright.closing_context import ClosingContext
 from kernelwright.policies.base import Value
-from kernelwright.policies.deadlines import seconds_until
+from kernelwright.policies.deadlines import seconds_within
 from kernelwright.policies.inductor.decisions.deciding import OpenDecision
-from kernelwright.policies.inductor.decisions.plan import Choice, Plan, PlanRefused
+from kernelwright.policies.inductor.decisions.plan import Choice, Plan
 from kernelwright.policies.inductor.decisions.static_facts import StaticFacts
 from kernelwright.policies.inductor.draft import DRAFT_GRACE_SECONDS, Draft, DraftMode
 
@@ -61,7 +61,7 @@ class Conversation(Protocol):
         """Ends the process."""
 
 
-class PlanSession(AbstractContextManager["PlanSession"]):
+class PlanSession(ClosingContext):
     """Lowers plans of a problem. Each plan is lowered once; its answer is stored."""
 
     def __init__(
@@ -95,26 +95,14 @@ class PlanSession(AbstractContextManager["PlanSession"]):
         """
         return self._lowered.get((str(plan), True)) or self._ask(plan, False, seconds)
 
-    def lower_text(self, plan: str, seconds: float = PLAN_SECONDS) -> LoweredPlan:
-        """Returns the draft of a plan's text, lowered anew, or the refusal of a text without the form of a plan."""
-        try:
-            parsed = Plan.parse(plan)
-        except PlanRefused as error:
-            return LoweredPlan(refused=str(error))
-        return self._lower_anew(parsed, True, seconds)
-
     def _ask(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:
         earlier = self._lowered.get((str(plan), code))
         if earlier is not None:
             return earlier
-        return self._lower_anew(plan, code, seconds)
-
-    def _lower_anew(self, plan: Plan, code: bool, seconds: float) -> LoweredPlan:
         if self.default.refused:
             return LoweredPlan(plan=plan, refused=self.default.refused)
         # A plan without an answer at the deadline must not hold the run for PLAN_SECONDS.
-        remaining = seconds_until(self._deadline)
-        seconds = seconds if remaining is None else min(seconds, remaining)
+        seconds = seconds_within(self._deadline, seconds)
         message = {"plan": str(plan), "code": code, "seconds": seconds}
         answer = self._conversation.ask(message, seconds + DRAFT_GRACE_SECONDS)
         return self._read(plan, answer, code)
@@ -139,7 +127,8 @@ class PlanSession(AbstractContextManager["PlanSession"]):
             self.count_seconds.append(lowered.seconds)
         return lowered
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Ends the process."""
         self._conversation.close()
 
 
@@ -159,11 +148,3 @@ def without_plan_line(source: str) -> str:
     """Returns a draft without the line of its plan: equal texts are equal drafts."""
     lines = source.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith(PLAN_MARK))
-
-
-def plan_of_source(source: str) -> Plan:
-    """Returns the plan in a draft's head. Raises PlanRefused."""
-    for line in source.splitlines():
-        if line.startswith(PLAN_MARK):
-            return Plan.parse(line.removeprefix(PLAN_MARK))
-    return Plan()

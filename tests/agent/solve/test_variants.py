@@ -3,8 +3,8 @@
 import json
 
 from kernelwright.agent.solve.variants import NOT_TIMED
-from kernelwright.policies.inductor.decisions.session import plan_of_source
 from tests.agent.command_in_process import agent_here
+from tests.policies.inductor.decisions.plan_heads import plan_of_source
 
 PROBLEM = """
 import torch

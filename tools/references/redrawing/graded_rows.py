@@ -12,6 +12,7 @@ of a gate have a unit, and a kernel may take `exp(total - prefix)` of them, as c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,46 +27,46 @@ MIN_EXTENT = 8
 """An axis with fewer elements is left as it is."""
 
 
-MAX_DEGREE = 3
-"""Largest power of an input, or of its reciprocal, in an output of a reference."""
-
-
 def inputs_without_unit(
     inputs: Sequence[Any], run: Callable[[list[Any]], list[Any]]
-) -> list[torch.Tensor]:
-    """Returns the floating inputs in which the reference is homogeneous.
+) -> tuple[int, ...]:
+    """Returns the positions of the floating inputs in which the reference is homogeneous.
 
     run: returns the reference's outputs; it is given copies.
     """
     import torch
 
     def outputs(doubled: int | None) -> list[Any]:
-        return run(
-            [
-                (v * 2 if i == doubled else v.clone()) if isinstance(v, torch.Tensor) else v
-                for i, v in enumerate(inputs)
-            ]
-        )
+        copies = list(inputs)
+        for position, value in enumerate(inputs):
+            if isinstance(value, torch.Tensor):
+                copies[position] = value * 2 if position == doubled else value.clone()
+        return run(copies)
 
     floating = [
-        i
-        for i, v in enumerate(inputs)
-        if isinstance(v, torch.Tensor) and v.is_floating_point() and v.itemsize > 1 and v.numel()
+        position
+        for position, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1
     ]
     own = outputs(None) if floating else []
-    return [inputs[i] for i in floating if all(map(_is_scaled, own, outputs(i)))]
+    return tuple(p for p in floating if all(map(_is_scaled, own, outputs(p))))
 
 
 def _is_scaled(output: Any, other: Any) -> bool:
-    """Returns whether a tensor is another one times a power of two, bit for bit."""
+    """Returns whether an output is another one times a power of two, bit for bit; whole numbers and
+    booleans must be equal."""
     import torch
 
-    if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+    if not isinstance(output, torch.Tensor) or output.numel() == 0:
         return True
-    return any(
-        torch.equal((output * 2.0**degree).nan_to_num_(), other.nan_to_num())
-        for degree in range(-MAX_DEGREE, MAX_DEGREE + 1)
-    )
+    if not output.is_floating_point():
+        return torch.equal(output, other)
+    before, after = output.nan_to_num(), other.nan_to_num()
+    largest, largest_after = float(before.abs().max()), float(after.abs().max())
+    if 0.0 in (largest, largest_after):
+        return largest == largest_after
+    factor = largest_after / largest
+    return math.frexp(factor)[0] == 0.5 and torch.equal(before * factor, after)
 
 
 def grade(tensors: Sequence[torch.Tensor], exponent: int) -> None:

@@ -109,4 +109,4 @@ def sessions(drafter: Drafter) -> Iterator[Sessions]:
     sessions = Sessions(drafter)
     yield sessions
     for session in sessions.opened.values():
-        session.__exit__()
+        session.close()

@@ -10,12 +10,12 @@ from kernelwright.policies.inductor.decisions.ranking import promise_of, promisi
 from kernelwright.policies.inductor.decisions.registry import DECISIONS
 from kernelwright.policies.inductor.decisions.session import (
     PLAN_PROCESS_ENTRY,
-    plan_of_source,
     without_plan_line,
 )
 from kernelwright.policies.inductor.draft import DraftMode, draft_request
 from kernelwright.tools.evaluation.pipeline import Evaluator, Options
 from tests.policies.inductor.decisions.conftest import PROBLEMS
+from tests.policies.inductor.decisions.plan_heads import plan_of_source
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,8 @@ def test_a_plan_changes_the_draft_and_the_default_is_lowered_again_as_it_was(nam
     assert len(set(texts)) == 3
     assert texts[0] == session.default.draft.source
     # Other plans were lowered in between, and leave nothing behind.
-    assert session.lower_text("default").draft.source == texts[0]
+    del session._lowered[str(Plan()), True]
+    assert session.lower(Plan()).draft.source == texts[0]
 
 
 def test_counts_leave_time_for_drafts(sessions):
@@ -108,12 +109,11 @@ def test_fewer_bytes_are_no_reason_for_a_choice_whose_default_was_measured(sessi
         ("fuse@nothing_1+mul_9 = apart", "is not open under this plan"),
         ("row@amax = sideways", "amax"),
         ("colour@amax = red", "there is no decision 'colour'"),
-        ("nonsense", "is not `decision@site = alternative`"),
     ],
 )
 def test_an_illegal_plan_is_refused_in_one_line(text, reason, sessions):
     session = sessions["gated"]
-    answer = session.lower_text(text)
+    answer = session.lower(Plan.parse(text))
     assert not answer.draft.usable
     assert reason in answer.refused
     assert "\n" not in answer.refused

@@ -6,10 +6,10 @@ from kernelwright.policies.inductor.decisions.deciding import decide, deciding
 from kernelwright.policies.inductor.decisions.plan import Choice, Plan, PlanRefused
 from kernelwright.policies.inductor.decisions.registry import DECISIONS
 from kernelwright.policies.inductor.decisions.session import (
-    plan_of_source,
     with_plan_line,
     without_plan_line,
 )
+from tests.policies.inductor.decisions.plan_heads import plan_of_source
 
 PLAN = "fuse@addmm_1+relu_2 = apart; value@step_0/gelu_3 = recompute"
 
@@ -45,6 +45,11 @@ def test_a_text_that_is_no_plan_is_refused_in_one_line(text):
     with pytest.raises(PlanRefused) as refusal:
         Plan.parse(text)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_text_of_another_form_is_told_the_form():
+    with pytest.raises(PlanRefused, match="is not `decision@site = alternative`"):
+        Plan.parse("nonsense")
 
 
 def test_a_draft_names_its_plan_in_its_head():

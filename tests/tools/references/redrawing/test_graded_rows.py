@@ -9,7 +9,7 @@ from kernelwright.tools.expected.by_draw import CANCELLATION, measure_by_draw
 from kernelwright.tools.expected.prepared_problem import expected_outputs, prepare_problem
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.redrawing.graded_rows import grade
+from kernelwright.tools.references.redrawing.graded_rows import grade, inputs_without_unit
 
 TO_THE_END = """import torch
 from torch import nn
@@ -99,3 +99,23 @@ def test_the_logarithms_of_a_gate_keep_their_unit_and_what_they_weigh_is_graded(
     graded = expected_outputs(prepared, Draw.GRADED, 11).inputs
     assert torch.equal(own[0], graded[0])
     assert graded[1].abs().max() > 1000 * own[1].abs().max()
+
+
+@pytest.mark.parametrize(
+    ("reference", "homogeneous"),
+    [
+        (lambda x: x.cumsum(0), True),
+        (lambda x: 1 / x, True),
+        (lambda x: x.square().sum(0), True),
+        (lambda x: x > 0, True),
+        (lambda x: x > 0.5, False),
+        (lambda x: x.exp(), False),
+        (lambda x: x * 0 + 1, True),
+        (lambda x: x + 1, False),
+    ],
+)
+def test_an_input_has_no_unit_where_doubling_it_scales_each_output(reference, homogeneous):
+    x = torch.tensor([0.25, -0.375, 3.0, 0.4])
+    assert inputs_without_unit([x, 7], lambda inputs: [reference(inputs[0])]) == (
+        (0,) if homogeneous else ()
+    )
